@@ -1,0 +1,33 @@
+# Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types bench setup clean
+
+demo: setup
+	$(BIN)/lemmax demo
+
+test: setup
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/pyright
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "lemmax needs Python 3.11 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist lemmax-demo .pytest_cache .ruff_cache

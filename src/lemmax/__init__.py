@@ -1,0 +1,23 @@
+"""Composite optimisation: minimise ``h(F(x))``, h convex, F smooth, as fast as h allows."""
+
+from . import losses as losses
+from . import maps as maps
+from . import methods as methods
+from . import metrics as metrics
+from . import operators as operators
+from . import plots as plots
+from . import points as points
+from .methods import damping as damping
+from .methods import steps as steps
+from .problem import Composite as Composite
+from .problem import Evaluation as Evaluation
+from .solve import Result as Result
+from .solve import Snapshot as Snapshot
+from .solve import Stopping as Stopping
+from .solve import Trace as Trace
+from .solve import iterate as iterate
+from .solve import solve as solve
+from .status import SolveError as SolveError
+from .status import Status as Status
+
+__version__ = "0.1.0"

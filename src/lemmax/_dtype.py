@@ -1,0 +1,98 @@
+"""The precision policy, and the only place that asks JAX about it.
+
+lemmax never touches ``jax.config``. It follows the dtype of its input, and a float64 array
+stays float64 even while JAX's x64 mode is off: such work happens inside JAX's local x64
+context, and what comes out of it are NumPy arrays, because JAX itself would truncate a float64
+array at the next operation outside that context.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def x64_is_on() -> bool:
+    """Whether JAX computes in 64 bits right now, the local context included."""
+    return jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+
+
+def _is_float64(leaf: Any) -> bool:
+    # Python and NumPy scalars are hyper-parameters: they follow, they do not lead.
+    return isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype == np.float64
+
+
+def needs_local_x64(*trees: PyTree) -> bool:
+    """Whether computing with these arrays outside a local x64 context would truncate them."""
+    if x64_is_on():
+        return False
+    return any(_is_float64(leaf) for leaf in jax.tree.leaves(trees))
+
+
+def precision_context(*trees: PyTree) -> contextlib.AbstractContextManager:
+    """The context in which these arrays keep their precision."""
+    return jax.enable_x64(True) if needs_local_x64(*trees) else contextlib.nullcontext()
+
+
+def to_device(array: Any) -> Array:
+    """Put an array on the device as floating point, float64 kept whatever the x64 mode is."""
+    if isinstance(array, jax.core.Tracer):
+        return array
+    if isinstance(array, (list, tuple, int, float)):
+        array = jnp.asarray(array, dtype=float)
+    with precision_context(array):
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            array = jnp.asarray(array, dtype=float)
+        return jnp.asarray(array)
+
+
+def to_numpy(tree: PyTree) -> PyTree:
+    """Turn every JAX array of a pytree into a NumPy array."""
+    return jax.tree.map(lambda u: np.asarray(u) if isinstance(u, jax.Array) else u, tree)
+
+
+def keeps_float64(function: Function) -> Function:
+    """Let an eager public function keep float64 arguments float64 while x64 mode is off."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        if not needs_local_x64(args, kwargs):
+            return function(*args, **kwargs)
+        with jax.enable_x64(True):
+            return to_numpy(function(*args, **kwargs))
+
+    return wrapped  # pyright: ignore[reportReturnType]
+
+
+def cast_floats(tree: PyTree, dtype: Any) -> PyTree:
+    """Cast every floating-point array of a pytree to one dtype."""
+
+    def cast(leaf):
+        floating = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if floating else leaf
+
+    return jax.tree.map(cast, tree)
+
+
+def as_hyperparameters(tree: PyTree) -> PyTree:
+    """Turn Python floats into weakly typed device scalars.
+
+    They then are arguments of the compiled program instead of constants in it, so that another
+    value does not compile again, and they take the precision of the arrays they meet.
+    """
+    return jax.tree.map(lambda u: jnp.asarray(u) if isinstance(u, float) else u, tree)
+
+
+def common_dtype(*trees: PyTree) -> Any:
+    """The widest floating dtype among the arrays of these pytrees."""
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(trees) if hasattr(leaf, "dtype")]
+    floating = [dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
+    return functools.reduce(np.promote_types, floating)

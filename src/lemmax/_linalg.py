@@ -1,0 +1,82 @@
+"""Dense linear algebra shared by points and maps."""
+
+import string
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def divide_or_zero(a: Array, b: Array) -> Array:
+    """``a / b``, and 0 where ``b`` is 0: the pseudo-inverse convention."""
+    zero = b == 0
+    return jnp.where(zero, 0, a / jnp.where(zero, 1, b))
+
+
+def thin_svd(a: Float[Array, "d r"]) -> tuple[Array, Array, Array]:
+    """``a = U diag(s) Q'`` with numerically zero singular values set to exactly zero.
+
+    The cut is at rounding level, ``eps * max(d, r) * s[0]``: values below it carry no correct
+    digit, and their inverses would be noise when there is no damping.
+    """
+    left, s, right = jnp.linalg.svd(a, full_matrices=False)
+    cut = jnp.finfo(a.dtype).eps * max(a.shape) * s[:1]
+    return left, jnp.where(s > cut, s, 0), right
+
+
+def outside(basis: Float[Array, "d p"], a: Float[Array, "d k"]) -> Float[Array, "d k"]:
+    """The part of ``a`` orthogonal to an orthonormal basis; projected twice for accuracy."""
+    for _ in range(2):
+        a = a - basis @ (basis.T @ a)
+    return a
+
+
+def kruskal_to_dense(factors: tuple[Array, ...], weights: Array | None = None) -> Array:
+    """The sum over l of ``weights[l]`` times the outer product of the l-th columns."""
+    first, *rest = factors
+    if weights is not None:
+        first = first * weights[None, :]
+    if not rest:
+        return jnp.sum(first, axis=1)
+    if len(rest) == 1:
+        return first @ rest[0].T
+    return unfold_product(first, khatri_rao(tuple(rest)), tuple(f.shape[0] for f in factors))
+
+
+def unfold_product(first: Array, others: Array, shape: tuple[int, ...]) -> Array:
+    """Fold ``first @ others.T`` (an unfolding along the first mode) back into a tensor."""
+    return (first @ others.T).reshape(shape)
+
+
+def khatri_rao(factors: tuple[Array, ...]) -> Array:
+    """Column-wise Kronecker product, the last factor's index running fastest."""
+    product, *rest = factors
+    for factor in rest:
+        rows = product.shape[0] * factor.shape[0]
+        product = (product[:, None, :] * factor[None, :, :]).reshape(rows, -1)
+    return product
+
+
+def contract(tensor: Array, matrices: tuple[Array, ...], skip: int | None = None) -> Array:
+    """Multiply every mode ``k != skip`` of a tensor by ``matrices[k].T``.
+
+    Modes keep their places: entry k of the result's shape is the number of columns of
+    ``matrices[k]``, or the tensor's own where k is skipped. The last mode goes first, since
+    that product needs no transpose of the big array.
+    """
+    for k in reversed(range(tensor.ndim)):
+        if k != skip:
+            tensor = jnp.moveaxis(jnp.tensordot(tensor, matrices[k], axes=((k,), (0,))), -1, k)
+    return tensor
+
+
+def unfold(tensor: Array, mode: int) -> Array:
+    """Matrix whose rows are the given mode, columns the other modes in their order."""
+    return jnp.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
+
+
+def mttkrp(tensor: Array, factors: tuple[Array, ...], mode: int) -> Array:
+    """Matricised tensor times Khatri-Rao product of all factors but the one of ``mode``."""
+    letters = string.ascii_lowercase[: tensor.ndim]
+    others = [letters[k] + "z" for k in range(tensor.ndim) if k != mode]
+    operands = [factors[k] for k in range(tensor.ndim) if k != mode]
+    return jnp.einsum(f"{letters},{','.join(others)}->{letters[mode]}z", tensor, *operands)

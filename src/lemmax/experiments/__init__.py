@@ -1,0 +1,1 @@
+"""Problems with a known solution, and what the methods make of them."""

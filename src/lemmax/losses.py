@@ -1,0 +1,332 @@
+"""Convex losses of a residual: value, subgradient, prox, constants.
+
+Subgradients are written by hand because their value at a kink matters: it is 0 there, so that
+a point that fits the data exactly is a fixed point. Every loss takes optional nonnegative
+weights, one per observation (or anything that broadcasts to them).
+"""
+
+import abc
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ._dtype import to_device
+from ._tree import tree_norm
+from ._typing import RealLike, RealScalar
+
+
+class LossConstants(NamedTuple):
+    """How a loss grows, in the Euclidean norm of the residual; None where there is no constant.
+
+    A *sharp* loss satisfies ``value(r) >= sharpness * |r|`` and is ``lipschitz``; a *quadratic*
+    one satisfies ``value(r) >= growth / 2 * |r|^2`` and has ``smoothness``-Lipschitz gradients.
+    """
+
+    sharpness: RealScalar | None = None
+    lipschitz: RealScalar | None = None
+    growth: RealScalar | None = None
+    smoothness: RealScalar | None = None
+
+
+def _as_weights(weights: Any) -> Array | None:
+    if weights is None:
+        return None
+    weights = to_device(weights)
+    if not isinstance(weights, jax.core.Tracer) and not bool(
+        np.all(np.isfinite(weights)) and np.all(np.asarray(weights) >= 0)
+    ):
+        raise ValueError("Weights must be finite and not negative.")
+    return weights
+
+
+class AbstractLoss(eqx.Module):
+    """A convex function of the residual with minimum 0 at 0.
+
+    A new loss implements the abstract members and gets one line in the list of cases that the
+    law checks of `lemmax.testing` run over.
+    """
+
+    quadratic: eqx.AbstractClassVar[bool]
+    """Whether the loss grows like the square of the residual near 0 (else like its norm)."""
+
+    weights: eqx.AbstractVar[Array | None]
+
+    @abc.abstractmethod
+    def value(self, residual: Array) -> RealScalar:
+        """The loss."""
+
+    @abc.abstractmethod
+    def subgradient(self, residual: Array) -> Array:
+        """One element of the subdifferential; 0 at kinks where 0 belongs to it."""
+
+    @abc.abstractmethod
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """The u that minimises ``value(u) + |u - residual|^2 / (2 step)``."""
+
+    @abc.abstractmethod
+    def constants(self, size: int) -> LossConstants:
+        """Growth constants for a residual of that many entries."""
+
+    @property
+    def depends_on_norm_alone(self) -> bool:
+        """Whether an orthogonal change of coordinates leaves the loss unchanged."""
+        return isinstance(self, (L2, SquaredL2)) and self.weights is None
+
+    def _weighted(self, terms: Array) -> Array:
+        return terms if self.weights is None else self.weights.astype(terms.dtype) * terms
+
+    def _weight(self, like: Array) -> Array:
+        return self._weighted(jnp.ones_like(like))
+
+    def _weight_range(self) -> tuple[RealScalar | float, RealScalar | float]:
+        if self.weights is None:
+            return 1.0, 1.0
+        return jnp.min(self.weights), jnp.max(self.weights)
+
+
+class L1(AbstractLoss):
+    """Sum of absolute values: robust to gross outliers.
+
+    Parameters
+    ----------
+    weights : array, optional
+        One nonnegative weight per observation.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> loss, r = lm.losses.L1(), jnp.array([3.0, 0.0, -4.0])
+    >>> print(loss.value(r), loss.subgradient(r), loss.prox(r, 1.0))
+    7.0 [ 1.  0. -1.] [ 2.  0. -3.]
+    """
+
+    weights: Array | None = eqx.field(default=None, converter=_as_weights)
+    quadratic: ClassVar[bool] = False
+
+    def value(self, residual: Array) -> RealScalar:
+        """Weighted sum of absolute values."""
+        return jnp.sum(self._weighted(jnp.abs(residual)))
+
+    def subgradient(self, residual: Array) -> Array:
+        """Weighted signs."""
+        return self._weighted(jnp.sign(residual))
+
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """Soft thresholding."""
+        shrunk = jnp.maximum(jnp.abs(residual) - step * self._weight(residual), 0)
+        return jnp.sign(residual) * shrunk
+
+    def constants(self, size: int) -> LossConstants:
+        """Sharp, and Lipschitz with the root of the size."""
+        low, high = self._weight_range()
+        return LossConstants(sharpness=low, lipschitz=high * size**0.5)
+
+
+class L2(AbstractLoss):
+    """Euclidean norm (not squared): sharp, for exact data.
+
+    Parameters
+    ----------
+    weights : array, optional
+        Turns it into ``sqrt(sum(weights * residual**2))``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> loss, r = lm.losses.L2(), jnp.array([3.0, 0.0, -4.0])
+    >>> print(loss.value(r), loss.subgradient(r), loss.prox(r, 2.5))
+    5.0 [ 0.6  0.  -0.8] [ 1.5  0.  -2. ]
+    """
+
+    weights: Array | None = eqx.field(default=None, converter=_as_weights)
+    quadratic: ClassVar[bool] = False
+
+    def value(self, residual: Array) -> RealScalar:
+        """Weighted norm."""
+        return tree_norm(jnp.sqrt(self._weight(residual)) * residual)
+
+    def subgradient(self, residual: Array) -> Array:
+        """Weighted residual divided by the norm; 0 at 0."""
+        norm = self.value(residual)
+        return jnp.where(norm > 0, self._weighted(residual) / jnp.where(norm > 0, norm, 1), 0)
+
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """Shrink towards 0; with weights, by the root of a scalar equation."""
+        weight = self._weight(residual)
+        if self.weights is None:
+            norm = tree_norm(residual)
+            return residual * jnp.maximum(1 - step / jnp.where(norm > 0, norm, jnp.inf), 0)
+        # u = r nu / (nu + step w), where nu = |u|_w solves sum w r^2 / (nu + step w)^2 = 1.
+        # The left side falls in nu, from |r|_{1/w} / step squared at 0: bisect on it.
+        scaled = jnp.sqrt(weight) * residual
+
+        def excess(nu):
+            terms = jnp.where(
+                weight > 0, scaled / (nu + step * jnp.where(weight > 0, weight, 1)), 0
+            )
+            return jnp.sum(terms**2) - 1
+
+        def halve(_, bracket):
+            low, high = bracket
+            middle = (low + high) / 2
+            above = excess(middle) > 0
+            return jnp.where(above, middle, low), jnp.where(above, high, middle)
+
+        upper = tree_norm(scaled)
+        low, high = jax.lax.fori_loop(0, 200, halve, (jnp.zeros_like(upper), upper))
+        nu = (low + high) / 2
+        shrunk = residual * nu / jnp.where(nu > 0, nu + step * weight, 1)
+        inside = excess(jnp.zeros_like(nu)) <= 0
+        return jnp.where(weight == 0, residual, jnp.where(inside, 0, shrunk))
+
+    def constants(self, size: int) -> LossConstants:
+        """Sharp and Lipschitz, both 1 without weights."""
+        low, high = self._weight_range()
+        return LossConstants(sharpness=low**0.5, lipschitz=high**0.5)
+
+
+class SquaredL2(AbstractLoss):
+    """One half of the squared Euclidean norm: least squares.
+
+    Parameters
+    ----------
+    weights : array, optional
+        One nonnegative weight per squared residual.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> loss, r = lm.losses.SquaredL2(), jnp.array([3.0, 0.0, -4.0])
+    >>> print(loss.value(r), loss.subgradient(r), loss.prox(r, 1.0))
+    12.5 [ 3.  0. -4.] [ 1.5  0.  -2. ]
+    """
+
+    weights: Array | None = eqx.field(default=None, converter=_as_weights)
+    quadratic: ClassVar[bool] = True
+
+    def value(self, residual: Array) -> RealScalar:
+        """Half of the weighted sum of squares."""
+        return jnp.sum(self._weighted(residual**2)) / 2
+
+    def subgradient(self, residual: Array) -> Array:
+        """Weighted residual."""
+        return self._weighted(residual)
+
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """Shrink every entry by a factor."""
+        return residual / (1 + step * self._weight(residual))
+
+    def constants(self, size: int) -> LossConstants:
+        """Quadratic growth and smoothness, both 1 without weights."""
+        low, high = self._weight_range()
+        return LossConstants(growth=low, smoothness=high)
+
+
+class Huber(AbstractLoss):
+    """Quadratic up to ``threshold``, linear beyond: noise and outliers at once.
+
+    ``r^2 / 2`` where ``|r| <= threshold``, else ``threshold * (|r| - threshold / 2)``.
+
+    Parameters
+    ----------
+    threshold : float
+        Where a residual stops to count as noise. Positive.
+    weights : array, optional
+        One nonnegative weight per observation.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> loss, r = lm.losses.Huber(1.0), jnp.array([3.0, 0.0, -0.5])
+    >>> print(loss.value(r), loss.subgradient(r), loss.prox(r, 1.0))
+    2.625 [ 1.   0.  -0.5] [ 2.    0.   -0.25]
+    """
+
+    threshold: RealLike
+    weights: Array | None = eqx.field(default=None, converter=_as_weights)
+    quadratic: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if isinstance(self.threshold, (int, float)) and not self.threshold > 0:
+            raise ValueError(f"Huber's threshold must be positive; got {self.threshold}.")
+
+    def value(self, residual: Array) -> RealScalar:
+        """Weighted sum over the entries."""
+        inner = jnp.clip(residual, -self.threshold, self.threshold)
+        return jnp.sum(self._weighted(jnp.abs(inner) * (jnp.abs(residual) - jnp.abs(inner) / 2)))
+
+    def subgradient(self, residual: Array) -> Array:
+        """The residual, clipped."""
+        return self._weighted(jnp.clip(residual, -self.threshold, self.threshold))
+
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """Divide the small entries, shift the large ones."""
+        slope = step * self._weight(residual)
+        return residual - slope * jnp.clip(residual / (1 + slope), -self.threshold, self.threshold)
+
+    def constants(self, size: int) -> LossConstants:
+        """Lipschitz and smooth; growth only locally, so no constant for it."""
+        _, high = self._weight_range()
+        return LossConstants(lipschitz=self.threshold * high * size**0.5, smoothness=high)
+
+
+class Quantile(AbstractLoss):
+    """Tilted absolute value: the residual ``model - data`` is pushed to a quantile.
+
+    ``(1 - level) * r`` for positive residuals (model above data) and ``-level * r`` for negative
+    ones, so that at the best constant model a fraction ``level`` of the data lies below it.
+
+    Parameters
+    ----------
+    level : float
+        Between 0 and 1, both excluded; one half gives half of `L1`.
+    weights : array, optional
+        One nonnegative weight per observation.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> loss, r = lm.losses.Quantile(0.75), jnp.array([4.0, 0.0, -4.0])
+    >>> print(loss.value(r), loss.subgradient(r))
+    4.0 [ 0.25  0.   -0.75]
+    """
+
+    level: RealLike
+    weights: Array | None = eqx.field(default=None, converter=_as_weights)
+    quadratic: ClassVar[bool] = False
+
+    def __check_init__(self):
+        if isinstance(self.level, (int, float)) and not 0 < self.level < 1:
+            raise ValueError(f"The level of a quantile lies between 0 and 1; got {self.level}.")
+
+    def value(self, residual: Array) -> RealScalar:
+        """Weighted sum over the entries."""
+        tilted = jnp.where(residual > 0, (1 - self.level) * residual, -self.level * residual)
+        return jnp.sum(self._weighted(tilted))
+
+    def subgradient(self, residual: Array) -> Array:
+        """The slope on either side, 0 at 0."""
+        slope = jnp.where(residual > 0, 1 - self.level, -self.level).astype(residual.dtype)
+        return self._weighted(jnp.where(residual == 0, 0, slope))
+
+    def prox(self, residual: Array, step: RealLike) -> Array:
+        """Soft thresholding with a threshold for either side."""
+        scale = step * self._weight(residual)
+        above = jnp.maximum(residual - (1 - self.level) * scale, 0)
+        return above + jnp.minimum(residual + self.level * scale, 0)
+
+    def constants(self, size: int) -> LossConstants:
+        """Sharp and Lipschitz, with the smaller and the larger slope."""
+        low, high = self._weight_range()
+        gentle = jnp.minimum(self.level, 1 - self.level)
+        steep = jnp.maximum(self.level, 1 - self.level)
+        return LossConstants(sharpness=gentle * low, lipschitz=steep * high * size**0.5)

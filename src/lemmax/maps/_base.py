@@ -1,0 +1,138 @@
+"""What every smooth map offers."""
+
+import abc
+import functools
+import operator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+from .._linalg import divide_or_zero
+from .._typing import Parameters, RealLike, RealScalar
+from ..covectors import AbstractCovector
+from ..points import AbstractPoint
+
+
+class Projections(NamedTuple):
+    """Squared sizes of a covector v as seen through the Jacobian J.
+
+    With ``P = J (J'J + damping)^-1 J'`` and ``Pi`` the orthogonal projector onto the range of J,
+    ``projected <= damped <= range`` always holds.
+    """
+
+    range: RealScalar
+    """``|Pi v|^2``, the denominator in the paper's Polyak step."""
+    damped: RealScalar
+    """``v' P v = <J'v, direction>``."""
+    projected: RealScalar
+    """``|P v|^2 = |J direction|^2``."""
+
+
+class Preconditioned(NamedTuple):
+    """A damped direction and what is known about it."""
+
+    direction: Parameters
+    """``(J'J + damping)^-1 J'v``."""
+    projections: Projections
+    iterations: Int[Array, ""]
+    """Inner iterations of the linear solver; 0 for closed forms."""
+    failed: Bool[Array, ""]
+    """Whether the linear solver gave up."""
+
+
+class AbstractMap(eqx.Module):
+    """A smooth map F from parameters to points.
+
+    J is the Jacobian of F at x. A new map implements the abstract members, and gets one line in
+    the list of cases that the law checks of `lemmax.testing` run over.
+    """
+
+    shape: eqx.AbstractVar[tuple[int, ...] | None]
+    """Shape of the points; None if only evaluation tells."""
+
+    @property
+    @abc.abstractmethod
+    def parameter_shapes(self) -> PyTree:
+        """Shapes of the parameters (a tuple, or a tuple of tuples); None if anything goes."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Parameters) -> AbstractPoint:
+        """The point F(x), factored if it can be."""
+
+    @abc.abstractmethod
+    def jvp(self, x: Parameters, dx: Parameters) -> PyTree:
+        """J dx, dense: the first-order change of the point."""
+
+    @abc.abstractmethod
+    def vjp(self, x: Parameters, covector: AbstractCovector) -> Parameters:
+        """J'V: the gradient, if V is a (sub)gradient of the loss at F(x)."""
+
+    @abc.abstractmethod
+    def gram(self, x: Parameters, dx: Parameters) -> Parameters:
+        """J'J dx."""
+
+    @abc.abstractmethod
+    def solve(self, x: Parameters, damping: RealLike, g: Parameters) -> Parameters:
+        """``(J'J + damping)^-1 g`` for any g; the pseudo-inverse if damping is 0."""
+
+    @abc.abstractmethod
+    def precondition(
+        self, x: Parameters, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """``(J'J + damping)^-1 J'V`` straight from the covector, with its projection norms.
+
+        This is accurate where `solve` on a gradient is not: rounding errors outside the range
+        of J' are never divided by the damping. Under ``jit``, norms that are not used cost
+        nothing.
+        """
+
+    def direction(self, x: Parameters, damping: RealLike, covector: AbstractCovector) -> Parameters:
+        """The direction of `precondition` alone."""
+        return self.precondition(x, damping, covector).direction
+
+    def check_parameters(self, x: Any) -> None:
+        """Raise a sentence if x does not fit this map."""
+        expected = self.parameter_shapes
+        if expected is None:
+            return
+        actual = jax.tree.map(jnp.shape, x)
+        if actual != expected:
+            raise ValueError(
+                f"{type(self).__name__} takes parameters of shape {expected}, but x0 has {actual}."
+            )
+
+
+def spectral_projections(damping: RealLike, *parts: tuple[Array, Array]) -> Projections:
+    """Projection norms from the spectrum of J J'.
+
+    Each part pairs eigenvalues of ``J J'`` with the squared coordinates of the covector along
+    their eigenvectors.
+    """
+
+    def total(weight):
+        return functools.reduce(
+            operator.add, [jnp.sum(weight(t) * squares) for t, squares in parts]
+        )
+
+    return Projections(
+        range=total(lambda t: (t > 0).astype(t.dtype)),
+        damped=total(lambda t: divide_or_zero(t, t + damping)),
+        projected=total(lambda t: divide_or_zero(t, t + damping) ** 2),
+    )
+
+
+def closed_form(direction: Parameters, projections: Projections) -> Preconditioned:
+    """A direction that took no inner iterations and cannot fail."""
+    return Preconditioned(
+        direction, projections, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.bool_)
+    )
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise a sentence unless every size is a whole number of at least 1."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1; got {size!r}.")

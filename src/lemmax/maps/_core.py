@@ -1,0 +1,142 @@
+"""The damped solve of CP maps, reduced to a small core.
+
+With thin SVDs ``A_n = U_n R_n`` of the factors, a direction splits into ``U_n C_n`` and a part
+outside the range of U_n. The outside parts decouple by mode and have closed forms. The C_n solve
+the same problem for the small factors R_n, whose sizes depend on the rank alone. That core
+system is solved here: by Cholesky when it is small, by preconditioned conjugate gradients when
+the rank is large, by an SVD of the core Jacobian when there is no damping.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Int
+
+from .._linalg import divide_or_zero, thin_svd
+from .._tree import tree_all_finite, tree_dot, tree_norm
+from .._typing import Parameters, RealLike, RealScalar
+
+
+class CoreSystem(NamedTuple):
+    """The damped normal equations of a small map, in whichever forms a solver may want."""
+
+    gram: Callable[[Parameters], Parameters]
+    """J'J as an action."""
+    matrix: Callable[[], Array]
+    """J'J as a matrix, made nonsingular along the gauge directions."""
+    jacobian: Callable[[], Array]
+    """J as a matrix."""
+    block_inverse: Callable[[Parameters], Parameters]
+    """The inverse of the damped block diagonal of J'J, as an action."""
+
+
+class CoreSolution(NamedTuple):
+    """Solution of the core system."""
+
+    solution: Parameters
+    iterations: Int[Array, ""]
+    failed: Bool[Array, ""]
+
+
+class DirectSolver(eqx.Module):
+    """Cholesky of the core matrix; exact pseudo-inverse when the damping is 0.
+
+    Cholesky is insensitive to badly scaled columns, and the gauge directions, along which J'J
+    is exactly singular, have been filled in. So it stays accurate at any positive damping.
+    """
+
+    def __call__(
+        self, system: CoreSystem, damping: RealLike, g: Parameters, v: Array
+    ) -> CoreSolution:
+        """Solve for ``g = J'v``."""
+        flat, unravel = ravel_pytree(g)
+        matrix = system.matrix()
+        damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+        cholesky = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(damped), True), flat)
+
+        def pseudo_inverse():
+            left, s, right = thin_svd(system.jacobian())
+            return right.T @ (divide_or_zero(s, s**2 + damping) * (left.T @ jnp.ravel(v)))
+
+        usable = jnp.all(jnp.isfinite(cholesky)) & (jnp.asarray(damping) > 0)
+        solution = jax.lax.cond(usable, lambda: cholesky, pseudo_inverse)
+        failed = ~jnp.all(jnp.isfinite(solution))
+        return CoreSolution(unravel(solution), jnp.zeros((), jnp.int32), failed)
+
+    def range_square(self, system: CoreSystem, g: Parameters, v: Array) -> RealScalar:
+        """``|Pi v|^2``, Pi the projector onto the range of J."""
+        left, s, _ = thin_svd(system.jacobian())
+        return jnp.sum(jnp.where(s > 0, left.T @ jnp.ravel(v), 0) ** 2)
+
+
+class ConjugateGradients(eqx.Module):
+    """Conjugate gradients in core coordinates, preconditioned by the diagonal blocks of J'J.
+
+    Parameters
+    ----------
+    tol : float, optional
+        Relative residual at which to stop; a small multiple of the dtype's precision if not
+        given.
+    max_steps : int
+        Most iterations per solve.
+    """
+
+    tol: float | None = None
+    max_steps: int = eqx.field(static=True, default=1000)
+
+    def __call__(
+        self, system: CoreSystem, damping: RealLike, g: Parameters, v: Array | None
+    ) -> CoreSolution:
+        """Solve for ``g`` in the range of J'; ``v`` is not needed."""
+        del v
+        return conjugate_gradients(
+            system.gram, damping, g, system.block_inverse, self.tol, self.max_steps
+        )
+
+    def range_square(self, system: CoreSystem, g: Parameters, v: Array | None) -> RealScalar:
+        """``|Pi v|^2 = <g, (J'J)^+ g>``, Pi the projector onto the range of J."""
+        return tree_dot(g, self(system, 0.0, g, v).solution)
+
+
+def conjugate_gradients(
+    gram: Callable[[Parameters], Parameters],
+    damping: RealLike,
+    g: Parameters,
+    preconditioner: Callable[[Parameters], Parameters] | None,
+    tol: float | None,
+    max_steps: int,
+) -> CoreSolution:
+    """Solve ``(gram + damping) c = g`` by lineax's CG; zero for a zero right-hand side."""
+    structure = jax.eval_shape(lambda: g)
+    dtype = jnp.result_type(*jax.tree.leaves(g))
+    tol = 100 * float(jnp.finfo(dtype).eps) if tol is None else tol
+
+    def as_operator(action: Callable[[Any], Any]):
+        return lx.FunctionLinearOperator(action, structure, lx.positive_semidefinite_tag)
+
+    operator = as_operator(lambda c: jax.tree.map(lambda a, b: a + damping * b, gram(c), c))
+    options = {} if preconditioner is None else {"preconditioner": as_operator(preconditioner)}
+    solver = lx.CG(rtol=tol, atol=0.0, max_steps=max_steps)
+    # A unit right-hand side keeps the solver's own tests away from under- and overflow.
+    size = tree_norm(g)
+    safe = jnp.where(size > 0, size, 1)
+    unit = jax.tree.map(lambda u: u / safe, g)
+    answer = lx.linear_solve(operator, unit, solver, options=options, throw=False)
+    defect = tree_norm(jax.tree.map(jnp.subtract, operator.mv(answer.value), unit))
+    # An answer short of the tolerance is still a fine direction; one this far off is not.
+    failed = (size > 0) & ~((defect < 0.1) & tree_all_finite(answer.value))
+    solution = jax.tree.map(lambda c: jnp.where(size > 0, c * safe, 0), answer.value)
+    return CoreSolution(solution, jnp.asarray(answer.stats["num_steps"], jnp.int32), failed)
+
+
+CoreSolver = DirectSolver | ConjugateGradients
+
+
+def choose_solver(system_order: int) -> CoreSolver:
+    """Pick by cost: Cholesky grows with the cube of the order, an iteration of CG does not."""
+    return DirectSolver() if system_order <= 500 else ConjugateGradients()

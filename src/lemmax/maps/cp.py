@@ -1,0 +1,259 @@
+"""Tensors of any order as sums of outer products (CP, PARAFAC)."""
+
+import functools
+import operator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from .._linalg import (
+    divide_or_zero,
+    khatri_rao,
+    kruskal_to_dense,
+    mttkrp,
+    outside,
+    thin_svd,
+    unfold,
+)
+from .._tree import tree_dot
+from .._typing import RealLike
+from ..covectors import AbstractCovector
+from ..points import KruskalPoint
+from ._base import (
+    AbstractMap,
+    Preconditioned,
+    Projections,
+    check_positive,
+    spectral_projections,
+)
+from ._core import CoreSolver, CoreSystem, choose_solver
+
+Factors = tuple[Array, ...]
+
+
+class CP(AbstractMap):
+    """``F(A_1, ..., A_N) = sum over l of a_1l x ... x a_Nl``, outer products of columns.
+
+    Parameters
+    ----------
+    shape : tuple of three or more ints
+        Shape of the tensor.
+    rank : int
+        Number of columns of each factor.
+    solver : DirectSolver or ConjugateGradients, optional
+        How to solve the core system; chosen by cost if not given.
+
+    Notes
+    -----
+    J has a gauge null space: scaling the columns of one factor up and those of another down
+    changes nothing. Directions never move along it; it is projected out explicitly, or rounding
+    errors in it would be divided by the damping.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> cp = lm.maps.CP((2, 3, 4), rank=2)
+    >>> point = cp((jnp.ones((2, 2)), jnp.ones((3, 2)), jnp.ones((4, 2))))
+    >>> print(point.dense()[0, 0])
+    [2. 2. 2. 2.]
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+    rank: int = eqx.field(static=True)
+    solver: CoreSolver | None = None
+
+    def __check_init__(self):
+        if len(self.shape) < 3:
+            raise ValueError(
+                f"CP makes tensors of order 3 or more; got shape {self.shape}. Use LowRank for "
+                "matrices."
+            )
+        check_positive(**{f"dimension {k}": d for k, d in enumerate(self.shape)}, rank=self.rank)
+
+    @property
+    def parameter_shapes(self) -> tuple[tuple[int, int], ...]:
+        """``(d_n, rank)`` for every mode."""
+        return tuple((d, self.rank) for d in self.shape)
+
+    def __call__(self, x: Factors) -> KruskalPoint:
+        """The tensor, kept factored."""
+        return KruskalPoint(x)
+
+    def jvp(self, x: Factors, dx: Factors) -> Array:
+        """Sum over modes, that mode's factor replaced by its change."""
+        return jax.jvp(kruskal_to_dense, (x,), (dx,))[1]
+
+    def vjp(self, x: Factors, covector: AbstractCovector) -> Factors:
+        """Matricised covector times Khatri-Rao products."""
+        return tuple(covector.mttkrp(x, mode) for mode in range(len(x)))
+
+    def gram(self, x: Factors, dx: Factors) -> Factors:
+        """Products of small Gram matrices; the tensor is not formed."""
+        return _gram(x, dx)
+
+    def solve(self, x: Factors, damping: RealLike, g: Factors) -> Factors:
+        """Solve for any right-hand side through the core.
+
+        A dense eigendecomposition of the core, since g may have parts in the gauge null space.
+        """
+        decompositions = [thin_svd(factor) for factor in x]
+        small = tuple(s[:, None] * right for _, s, right in decompositions)
+        outer = []
+        for mode, (left, _, _) in enumerate(decompositions):
+            _, t, right = thin_svd(khatri_rao(_others(small, mode)))
+            beyond = outside(left, g[mode])
+            seen = beyond @ right.T
+            outer.append(
+                (seen * divide_or_zero(jnp.ones_like(t), t**2 + damping)[None, :]) @ right
+                + divide_or_zero(beyond - seen @ right, jnp.full_like(beyond, damping))
+            )
+        inner = tuple(left.T @ part for (left, _, _), part in zip(decompositions, g, strict=True))
+        flat, unravel = ravel_pytree(inner)
+        _, sigma, right = thin_svd(_core_jacobian(small))
+        seen = right @ flat
+        core = right.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * seen)
+        rest = flat - right.T @ seen
+        core = unravel(core + divide_or_zero(rest, jnp.full_like(rest, damping)))
+        return tuple(
+            left @ c + o for (left, _, _), c, o in zip(decompositions, core, outer, strict=True)
+        )
+
+    def precondition(
+        self, x: Factors, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """Closed forms outside the factors' ranges, the core system inside."""
+        decompositions = [thin_svd(factor) for factor in x]
+        bases = tuple(left for left, _, _ in decompositions)
+        small = tuple(s[:, None] * right for _, s, right in decompositions)
+
+        outer, spectrum = [], []
+        for mode, left in enumerate(bases):
+            # In rows: V contracted with the other bases; J J' acts on it through KR(others).
+            rows = outside(left, unfold(covector.contract(bases, mode), mode))
+            p, t, right = thin_svd(khatri_rao(_others(small, mode)))
+            coordinates = rows @ p
+            outer.append((coordinates * divide_or_zero(t, t**2 + damping)[None, :]) @ right)
+            spectrum.append((t**2, jnp.sum(coordinates**2, axis=0)))
+
+        core_covector = covector.contract(bases)
+        gradient = tuple(mttkrp(core_covector, small, mode) for mode in range(len(x)))
+        order = sum(r.size for r in small)
+        solver = choose_solver(order) if self.solver is None else self.solver
+        system = _core_system(small, damping)
+        answer = solver(system, damping, gradient, core_covector)
+        core = _without_gauge(small, answer.solution)
+
+        around = spectral_projections(damping, *spectrum)
+        projections = Projections(
+            range=solver.range_square(system, gradient, core_covector) + around.range,
+            damped=tree_dot(gradient, core) + around.damped,
+            projected=tree_dot(core, _gram(small, core)) + around.projected,
+        )
+        direction = tuple(u @ c + o for u, c, o in zip(bases, core, outer, strict=True))
+        return Preconditioned(direction, projections, answer.iterations, answer.failed)
+
+
+def _others(items: tuple, *modes: int) -> tuple:
+    return tuple(item for k, item in enumerate(items) if k not in modes)
+
+
+def _product(matrices: tuple[Array, ...]) -> Array:
+    return functools.reduce(operator.mul, matrices)
+
+
+def _gram(x: Factors, dx: Factors) -> Factors:
+    grams = tuple(factor.T @ factor for factor in x)
+    cross = tuple(change.T @ factor for change, factor in zip(dx, x, strict=True))
+    result = []
+    for n in range(len(x)):
+        total = dx[n] @ _product(_others(grams, n))
+        for m in range(len(x)):
+            if m != n:
+                total = total + x[n] @ (cross[m] * _product(_others(grams, n, m)))
+        result.append(total)
+    return tuple(result)
+
+
+def _core_jacobian(small: Factors) -> Array:
+    """Rows: entries of the core tensor. Columns: entries of the small factors, row by row."""
+    blocks = jax.jacfwd(kruskal_to_dense)(small)
+    rows = blocks[0].size // small[0].size
+    return jnp.concatenate([block.reshape(rows, -1) for block in blocks], axis=1)
+
+
+def _core_system(small: Factors, damping: RealLike) -> CoreSystem:
+    grams = tuple(factor.T @ factor for factor in small)
+    reduced = tuple(_product(_others(grams, n)) for n in range(len(small)))
+    eye = jnp.eye(small[0].shape[1], dtype=small[0].dtype)
+
+    def block_inverse(c: Factors) -> Factors:
+        return tuple(
+            jnp.linalg.solve(gamma + damping * eye, part.T).T
+            for gamma, part in zip(reduced, c, strict=True)
+        )
+
+    return CoreSystem(
+        gram=lambda c: _gram(small, c),
+        matrix=lambda: _gram_matrix(small, grams, reduced) + _gauge_fill(small, reduced),
+        jacobian=lambda: _core_jacobian(small),
+        block_inverse=block_inverse,
+    )
+
+
+def _gram_matrix(small: Factors, grams: Factors, reduced: Factors) -> Array:
+    """J'J entry by entry: blocks (n, m) indexed by (row of n, column), (row of m, column)."""
+    rows = []
+    for n, left in enumerate(small):
+        row = []
+        for m, right in enumerate(small):
+            if n == m:
+                eye = jnp.eye(left.shape[0], dtype=left.dtype)
+                block = eye[:, None, :, None] * reduced[n][None, :, None, :]
+            else:
+                gamma = _product(_others(grams, n, m))
+                block = jnp.einsum("lk,ik,jl->iljk", gamma, left, right)
+            row.append(block.reshape(left.size, right.size))
+        rows.append(jnp.concatenate(row, axis=1))
+    return jnp.concatenate(rows, axis=0)
+
+
+def _gauge_fill(small: Factors, reduced: Factors) -> Array:
+    """A positive multiple, column by column, of the projector onto the gauge directions.
+
+    For column l these are the combinations of the unit vectors along a_1l, ..., a_Nl orthogonal
+    to (1/|a_1l|, ..., 1/|a_Nl|). The multiple matches the column's own diagonal in J'J, so that
+    badly scaled columns stay badly scaled, which Cholesky does not mind.
+    """
+    rank = small[0].shape[1]
+    norms = jnp.stack([jnp.sqrt(jnp.sum(r**2, axis=0)) for r in small])  # (N, rank)
+    size = jnp.mean(jnp.stack([jnp.diagonal(gamma) for gamma in reduced]), axis=0)
+    inverse = divide_or_zero(jnp.ones_like(norms), norms)
+    across = divide_or_zero(inverse, jnp.sqrt(jnp.sum(inverse**2, axis=0))[None, :])
+    columns = []
+    for n in range(len(small)):
+        unit = jnp.asarray(n == jnp.arange(len(small)), norms.dtype)[:, None]
+        gauge = (unit - across[n][None, :] * across) * jnp.sqrt(size)[None, :]
+        blocks = [
+            ((r * (inverse[m] * gauge[m])[None, :])[:, :, None] * jnp.eye(rank, dtype=r.dtype))
+            for m, r in enumerate(small)
+        ]
+        columns.append(jnp.concatenate([b.reshape(-1, rank) for b in blocks], axis=0))
+    basis = jnp.concatenate(columns, axis=1)
+    return basis @ basis.T
+
+
+def _without_gauge(small: Factors, core: Factors) -> Factors:
+    """Remove what lies along the gauge directions: <c_nl, a_nl> must not depend on n."""
+    along = [jnp.sum(c * r, axis=0) for c, r in zip(core, small, strict=True)]
+    sizes = [jnp.sum(r**2, axis=0) for r in small]
+    slopes = jnp.stack([divide_or_zero(q, w) for q, w in zip(along, sizes, strict=True)])
+    weights = jnp.stack([divide_or_zero(jnp.ones_like(w), w) for w in sizes])
+    common = divide_or_zero(jnp.sum(slopes, axis=0), jnp.sum(weights, axis=0))
+    return tuple(
+        c - r * divide_or_zero(q - common, w)[None, :]
+        for c, r, q, w in zip(core, small, along, sizes, strict=True)
+    )

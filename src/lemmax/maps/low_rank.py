@@ -1,0 +1,127 @@
+"""Rectangular low-rank matrices as X Y'."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._linalg import divide_or_zero, outside, thin_svd
+from .._typing import RealLike
+from ..covectors import AbstractCovector
+from ..points import KruskalPoint
+from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
+
+Factors = tuple[Array, Array]
+
+
+class LowRank(AbstractMap):
+    """``F(X, Y) = X Y'``; the rank may exceed that of the truth.
+
+    Parameters
+    ----------
+    shape : tuple of two ints
+        Shape of the matrix.
+    rank : int
+        Number of columns of both factors: an upper bound on the rank.
+
+    Notes
+    -----
+    With thin SVDs ``X = U_x diag(a) Q_x'`` and ``Y = U_y diag(b) Q_y'``, ``J J'`` has the
+    eigenvectors ``u_i^x (u_j^y)'`` with eigenvalues ``a_i^2 + b_j^2``; a and b are 0 outside the
+    ranges. The two right factors need not agree.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> factors = (jnp.array([[1.0], [2.0]]), jnp.array([[1.0], [0.0], [3.0]]))
+    >>> print(lm.maps.LowRank((2, 3), rank=1)(factors).dense())
+    [[1. 0. 3.]
+     [2. 0. 6.]]
+    """
+
+    shape: tuple[int, int] = eqx.field(static=True, converter=tuple)  # pyright: ignore
+    rank: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        if len(self.shape) != 2:
+            raise ValueError(f"LowRank makes matrices, so shape has two entries; got {self.shape}.")
+        check_positive(rows=self.shape[0], columns=self.shape[1], rank=self.rank)
+
+    @property
+    def parameter_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """``((d1, rank), (d2, rank))``."""
+        return (self.shape[0], self.rank), (self.shape[1], self.rank)
+
+    def __call__(self, x: Factors) -> KruskalPoint:
+        """The matrix, kept factored."""
+        return KruskalPoint(x)
+
+    def jvp(self, x: Factors, dx: Factors) -> Array:
+        """``dX Y' + X dY'``."""
+        return dx[0] @ x[1].T + x[0] @ dx[1].T
+
+    def vjp(self, x: Factors, covector: AbstractCovector) -> Factors:
+        """``(V Y, V' X)``."""
+        return covector.contract(x, 0), covector.contract(x, 1).T
+
+    def gram(self, x: Factors, dx: Factors) -> Factors:
+        """``(dX Y'Y + X dY'Y, dY X'X + Y dX'X)``."""
+        (left, right), (change_left, change_right) = x, dx
+        return (
+            change_left @ (right.T @ right) + left @ (change_right.T @ right),
+            change_right @ (left.T @ left) + right @ (change_left.T @ left),
+        )
+
+    def solve(self, x: Factors, damping: RealLike, g: Factors) -> Factors:
+        """Closed form for any right-hand side: 2 x 2 systems for each pair of singular vectors."""
+        (ux, a, qx), (uy, b, qy) = thin_svd(x[0]), thin_svd(x[1])
+        rotated_x, rotated_y = g[0] @ qy.T, g[1] @ qx.T
+        block_x, block_y = ux.T @ rotated_x, (uy.T @ rotated_y).T
+        first, second = jnp.broadcast_arrays(a[:, None], b[None, :])
+        squares = first**2 + second**2
+        along = divide_or_zero(second * block_x + first * block_y, squares)
+        along = divide_or_zero(along, squares + damping)
+        across = divide_or_zero(first * block_x - second * block_y, squares)
+        across = divide_or_zero(across, jnp.full_like(squares, damping))
+        null = jnp.full_like(squares, damping)
+        solved_x = second * along + first * across
+        solved_x += jnp.where(squares == 0, divide_or_zero(block_x, null), 0)
+        solved_y = first * along - second * across
+        solved_y += jnp.where(squares == 0, divide_or_zero(block_y, null), 0)
+
+        def assemble(basis, solved, rotated, s, right, full):
+            scale = jnp.broadcast_to(s[None, :] ** 2 + damping, rotated.shape)
+            beyond = divide_or_zero(outside(basis, rotated), scale)
+            unseen = full - rotated @ right  # not empty if rank exceeds a dimension
+            return (basis @ solved + beyond) @ right + divide_or_zero(
+                unseen, jnp.full_like(unseen, damping)
+            )
+
+        return (
+            assemble(ux, solved_x, rotated_x, b, qy, g[0]),
+            assemble(uy, solved_y.T, rotated_y, a, qx, g[1]),
+        )
+
+    def precondition(
+        self, x: Factors, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """Closed form; two products of the covector with thin matrices, then O((d1+d2) rank^2)."""
+        (ux, a, qx), (uy, b, qy) = thin_svd(x[0]), thin_svd(x[1])
+        across_rows = covector.contract((ux, uy), 0)  # V U_y
+        across_columns = covector.contract((ux, uy), 1).T  # V' U_x
+        block = ux.T @ across_rows
+        beyond_x, beyond_y = outside(ux, across_rows), outside(uy, across_columns)
+        pairs = a[:, None] ** 2 + b[None, :] ** 2
+        weighted = divide_or_zero(block, pairs + damping)
+        dx = ux @ (weighted * b[None, :]) + beyond_x * divide_or_zero(b, b**2 + damping)[None, :]
+        dy = uy @ (a[:, None] * weighted).T
+        dy = dy + beyond_y * divide_or_zero(a, a**2 + damping)[None, :]
+
+        # Squares of the coordinates of V along the eigenvectors of J J'.
+        projections = spectral_projections(
+            damping,
+            (pairs, block**2),
+            (b**2, jnp.sum(beyond_x**2, axis=0)),
+            (a**2, jnp.sum(beyond_y**2, axis=0)),
+        )
+        return closed_form((dx @ qy, dy @ qx), projections)

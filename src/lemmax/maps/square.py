@@ -1,0 +1,71 @@
+"""Nonnegative vectors as squares."""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from .._linalg import divide_or_zero
+from .._typing import RealLike
+from ..covectors import AbstractCovector
+from ..points import DensePoint
+from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
+
+
+class Square(AbstractMap):
+    """``F(x) = x * x``: any nonnegative vector, the Jacobian vanishing where it is 0.
+
+    Parameters
+    ----------
+    dim : int
+        Length of the vector.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> print(lm.maps.Square(2)(jnp.array([3.0, -2.0])).dense())
+    [9. 4.]
+    """
+
+    dim: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_positive(dim=self.dim)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(dim,)``."""
+        return (self.dim,)
+
+    @property
+    def parameter_shapes(self) -> tuple[int, ...]:
+        """``(dim,)``."""
+        return (self.dim,)
+
+    def __call__(self, x: Float[Array, " dim"]) -> DensePoint:
+        """Square every entry."""
+        return DensePoint(x * x)
+
+    def jvp(self, x: Array, dx: Array) -> Array:
+        """``2 x dx``."""
+        return 2 * x * dx
+
+    def vjp(self, x: Array, covector: AbstractCovector) -> Array:
+        """``2 x v``."""
+        return 2 * x * covector.dense()
+
+    def gram(self, x: Array, dx: Array) -> Array:
+        """``4 x^2 dx``."""
+        return 4 * x * x * dx
+
+    def solve(self, x: Array, damping: RealLike, g: Array) -> Array:
+        """``g / (4 x^2 + damping)``."""
+        return divide_or_zero(g, 4 * x * x + damping)
+
+    def precondition(
+        self, x: Array, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """``2 x v / (4 x^2 + damping)``; J is diagonal with entries 2 x."""
+        v = covector.dense()
+        eigenvalue = 4 * x * x
+        projections = spectral_projections(damping, (eigenvalue, v**2))
+        return closed_form(divide_or_zero(2 * x * v, eigenvalue + damping), projections)

@@ -1,0 +1,157 @@
+"""Symmetric tensors of any order as sums of powers of vectors."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._linalg import divide_or_zero, khatri_rao, kruskal_to_dense, outside, thin_svd
+from .._tree import tree_dot
+from .._typing import RealLike
+from ..covectors import AbstractCovector, DenseCovector
+from ..points import KruskalPoint
+from ._base import (
+    AbstractMap,
+    Preconditioned,
+    Projections,
+    check_positive,
+    spectral_projections,
+)
+from ._core import CoreSolver, CoreSystem, choose_solver
+
+
+class SymmetricCP(AbstractMap):
+    """``F(X) = sum over l of x_l x ... x x_l``, the order-fold outer power of each column.
+
+    Parameters
+    ----------
+    dim : int
+        Length of each mode.
+    rank : int
+        Number of columns of X.
+    order : int
+        Number of modes, 3 or more.
+    solver : DirectSolver or ConjugateGradients, optional
+        How to solve the core system; chosen by cost if not given.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> point = lm.maps.SymmetricCP(2, rank=1)(jnp.array([[1.0], [2.0]]))
+    >>> print(point.dense()[1])
+    [[2. 4.]
+     [4. 8.]]
+    """
+
+    dim: int = eqx.field(static=True)
+    rank: int = eqx.field(static=True)
+    order: int = eqx.field(static=True, default=3)
+    solver: CoreSolver | None = None
+
+    def __check_init__(self):
+        check_positive(dim=self.dim, rank=self.rank, order=self.order)
+        if self.order < 3:
+            raise ValueError(
+                f"SymmetricCP makes tensors of order 3 or more; got order {self.order}. Use PSD "
+                "for matrices."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(dim,) * order``."""
+        return (self.dim,) * self.order
+
+    @property
+    def parameter_shapes(self) -> tuple[int, int]:
+        """``(dim, rank)``."""
+        return (self.dim, self.rank)
+
+    def __call__(self, x: Array) -> KruskalPoint:
+        """The tensor, kept factored."""
+        return KruskalPoint((x,) * self.order)
+
+    def jvp(self, x: Array, dx: Array) -> Array:
+        """Sum over modes, x replaced by dx in that mode."""
+        return jax.jvp(self._dense, (x,), (dx,))[1]
+
+    def vjp(self, x: Array, covector: AbstractCovector) -> Array:
+        """Sum over modes of the matricised covector times a Khatri-Rao product."""
+        return covector.mttkrp_in_every_mode(x)
+
+    def gram(self, x: Array, dx: Array) -> Array:
+        """Powers of the small Gram matrix; the tensor is not formed."""
+        n, gram = self.order, x.T @ x
+        cross = (dx.T @ x) * gram ** (n - 2)
+        return n * dx @ gram ** (n - 1) + n * (n - 1) * x @ cross
+
+    def solve(self, x: Array, damping: RealLike, g: Array) -> Array:
+        """Solve for any right-hand side through the core."""
+        left, s, right = thin_svd(x)
+        small = s[:, None] * right
+        _, t, powers = thin_svd(khatri_rao((small,) * (self.order - 1)))
+        beyond = outside(left, g)
+        seen = beyond @ powers.T
+        inverse = divide_or_zero(jnp.ones_like(t), self.order * t**2 + damping)
+        outer = (seen * inverse[None, :]) @ powers
+        outer = outer + divide_or_zero(beyond - seen @ powers, jnp.full_like(beyond, damping))
+        _, sigma, basis = thin_svd(self._core_jacobian(small))
+        flat = jnp.ravel(left.T @ g)
+        inside = basis @ flat
+        core = basis.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * inside)
+        rest = flat - basis.T @ inside
+        core = core + divide_or_zero(rest, jnp.full_like(rest, damping))
+        return left @ core.reshape(small.shape) + outer
+
+    def precondition(
+        self, x: Array, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """Closed form outside the range of x, the core system inside."""
+        n = self.order
+        left, s, right = thin_svd(x)
+        small = s[:, None] * right
+        rows = outside(left, covector.contract_all_but_one(left))
+        p, t, powers = thin_svd(khatri_rao((small,) * (n - 1)))
+        coordinates = rows @ p
+        outer = (coordinates * divide_or_zero(t, n * t**2 + damping)[None, :]) @ powers
+        around = spectral_projections(damping, (n * t**2, jnp.sum(coordinates**2, axis=0) / n))
+
+        core_covector = covector.contract((left,) * n)
+        gradient = self.vjp(small, DenseCovector(core_covector))
+        solver = choose_solver(small.size) if self.solver is None else self.solver
+        system = self._core_system(small, damping)
+        answer = solver(system, damping, gradient, core_covector)
+
+        core = answer.solution
+        projections = Projections(
+            range=solver.range_square(system, gradient, core_covector) + around.range,
+            damped=tree_dot(gradient, core) + around.damped,
+            projected=tree_dot(core, self.gram(small, core)) + around.projected,
+        )
+        return Preconditioned(left @ core + outer, projections, answer.iterations, answer.failed)
+
+    def _dense(self, x: Array) -> Array:
+        return kruskal_to_dense((x,) * self.order)
+
+    def _core_jacobian(self, small: Array) -> Array:
+        return jax.jacfwd(self._dense)(small).reshape(-1, small.size)
+
+    def _core_system(self, small: Array, damping: RealLike) -> CoreSystem:
+        n, (p, rank) = self.order, small.shape
+        gram = small.T @ small
+        eye = jnp.eye(rank, dtype=small.dtype)
+
+        def matrix() -> Array:
+            diagonal = (
+                jnp.eye(p, dtype=small.dtype)[:, None, :, None]
+                * (n * gram ** (n - 1))[None, :, None, :]
+            )
+            mixed = jnp.einsum("lk,ik,jl->iljk", gram ** (n - 2), small, small)
+            return (diagonal + n * (n - 1) * mixed).reshape(small.size, small.size)
+
+        return CoreSystem(
+            gram=lambda c: self.gram(small, c),
+            matrix=matrix,
+            jacobian=lambda: self._core_jacobian(small),
+            block_inverse=lambda c: jnp.linalg.solve(n * gram ** (n - 1) + damping * eye, c.T).T,
+        )

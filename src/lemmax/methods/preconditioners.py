@@ -1,0 +1,42 @@
+"""Preconditioners: what the subgradient is multiplied by."""
+
+import abc
+
+import equinox as eqx
+
+from .._tree import tree_dot
+from .._typing import RealScalar
+from ..maps import Preconditioned, Projections
+from ..maps._base import closed_form
+from ..problem import Composite, Evaluation
+
+
+class AbstractPreconditioner(eqx.Module):
+    """Turns an evaluation into a direction."""
+
+    @abc.abstractmethod
+    def apply(
+        self, problem: Composite, evaluation: Evaluation, damping: RealScalar
+    ) -> Preconditioned:
+        """The direction, with the norms a step rule may want."""
+
+
+class Damped(AbstractPreconditioner):
+    """``(J'J + damping)^-1``: Levenberg-Morrison-Marquardt, or Gauss-Newton at damping 0."""
+
+    def apply(
+        self, problem: Composite, evaluation: Evaluation, damping: RealScalar
+    ) -> Preconditioned:
+        """Ask the map, which knows the closed form."""
+        return problem.map.precondition(evaluation.x, damping, evaluation.covector)
+
+
+class Unpreconditioned(AbstractPreconditioner):
+    """The identity: the plain subgradient method."""
+
+    def apply(
+        self, problem: Composite, evaluation: Evaluation, damping: RealScalar
+    ) -> Preconditioned:
+        """The subgradient itself; all denominators are its squared norm."""
+        square = tree_dot(evaluation.gradient, evaluation.gradient)
+        return closed_form(evaluation.gradient, Projections(square, square, square))

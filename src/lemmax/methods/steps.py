@@ -1,0 +1,126 @@
+"""Step rules: how far to go along the direction."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._typing import RealLike, RealScalar
+from ..maps import Projections
+
+
+class AbstractStepRule(eqx.Module):
+    """Gives the length of a step from the value, the projection norms and the step's number."""
+
+    target: eqx.AbstractVar[RealLike | None]
+    """The value to reach, if the rule knows one."""
+
+    @abc.abstractmethod
+    def length(
+        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
+    ) -> RealScalar:
+        """The factor by which the direction is multiplied."""
+
+
+def damped_norm(projections: Projections) -> RealScalar:
+    """``v'Pv = <gradient, direction>``: free, and convergence is provable with it."""
+    return projections.damped
+
+
+def range_norm(projections: Projections) -> RealScalar:
+    """``|Pi v|^2``: the paper's; the shortest steps of the three."""
+    return projections.range
+
+
+def projected_norm(projections: Projections) -> RealScalar:
+    """``|P v|^2``: what the paper's code uses; the longest steps of the three."""
+    return projections.projected
+
+
+class Polyak(AbstractStepRule):
+    """``scale * (value - target) / denominator``: right for exact data, where the target is 0.
+
+    Parameters
+    ----------
+    target : float
+        The minimum of the objective. 0 when the model can fit the data exactly.
+    scale : float
+        1 for matrices; one half for tensors and nonnegative least squares in the paper.
+    denominator : callable
+        `damped_norm` (default), `range_norm` or `projected_norm`.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.lmm(step=lm.steps.Polyak(scale=0.5))
+    """
+
+    target: RealLike = 0.0
+    scale: RealLike = 1.0
+    denominator: Callable[[Projections], RealScalar] = eqx.field(static=True, default=damped_norm)
+
+    def length(
+        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
+    ) -> RealScalar:
+        """0 where the denominator is 0: there is no direction then."""
+        gap = jnp.maximum(value - self.target, 0)
+        size = self.denominator(projections)
+        return jnp.where(size > 0, self.scale * gap / jnp.where(size > 0, size, 1), 0)
+
+
+class Geometric(AbstractStepRule):
+    """``initial * decay**k``: needs no target, so it is right for data with outliers.
+
+    To get there, the steps must add up: ``initial * |Pv| / (1 - decay)`` has to exceed the
+    distance to the solution.
+
+    Parameters
+    ----------
+    initial : float
+        Length of the first step.
+    decay : float
+        Between 0 and 1; the error then falls by this factor per step, if at all.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.lmm(
+    ...     step=lm.steps.Geometric(1e-2, 0.97), damping=lm.damping.Geometric(1e-5, 0.97))
+    """
+
+    initial: RealLike
+    decay: RealLike
+    target: None = eqx.field(static=True, default=None, init=False)
+
+    def length(
+        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
+    ) -> RealScalar:
+        """Follow the schedule."""
+        return (self.initial * self.decay ** step.astype(value.dtype)).astype(value.dtype)
+
+
+class Constant(AbstractStepRule):
+    """Always the same length: for smooth losses.
+
+    Parameters
+    ----------
+    size : float
+        The length.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.lmm(
+    ...     step=lm.steps.Constant(0.5), damping=lm.damping.Geometric(1e-2, 0.9))
+    """
+
+    size: RealLike
+    target: None = eqx.field(static=True, default=None, init=False)
+
+    def length(
+        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
+    ) -> RealScalar:
+        """The constant."""
+        return jnp.asarray(self.size, value.dtype)

@@ -1,0 +1,186 @@
+"""What a map produces: a point, dense or factored.
+
+A factored point answers for its norm, distances and entries without forming the matrix or
+tensor it stands for. Its dual, what an operator's adjoint hands back, is in `covectors`.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from ._dtype import keeps_float64
+from ._linalg import kruskal_to_dense
+from ._memory import require_memory
+from ._tree import tree_dot, tree_norm
+from ._typing import RealScalar
+
+
+class AbstractPoint(eqx.Module):
+    """An element of the ambient space, where the loss is measured."""
+
+    @abc.abstractmethod
+    def dense(self) -> PyTree:
+        """The point as an array (or a pytree of arrays, for a user's own map)."""
+
+    @abc.abstractmethod
+    def norm(self) -> RealScalar:
+        """Euclidean (Frobenius) norm."""
+
+    @abc.abstractmethod
+    def inner(self, other: "AbstractPoint") -> RealScalar:
+        """Inner product with another point of the same shape."""
+
+    @abc.abstractmethod
+    def distance(self, other: "AbstractPoint") -> RealScalar:
+        """Norm of the difference, accurate also when it is tiny."""
+
+    @abc.abstractmethod
+    def entries(self, *indices: Array) -> Array:
+        """Values at given positions, one index array per mode."""
+
+
+class DensePoint(AbstractPoint):
+    """A point stored entry by entry.
+
+    Parameters
+    ----------
+    value : array or pytree of arrays
+        The entries.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from lemmax.points import DensePoint
+    >>> print(DensePoint(jnp.array([3.0, 4.0])).norm())
+    5.0
+    """
+
+    value: PyTree
+
+    def dense(self) -> PyTree:
+        """The entries."""
+        return self.value
+
+    @keeps_float64
+    def norm(self) -> RealScalar:
+        """Euclidean norm."""
+        return tree_norm(self.value)
+
+    @keeps_float64
+    def inner(self, other: AbstractPoint) -> RealScalar:
+        """Inner product with another point of the same shape."""
+        return tree_dot(self.value, other.dense())
+
+    @keeps_float64
+    def distance(self, other: AbstractPoint) -> RealScalar:
+        """Norm of the difference."""
+        return tree_norm(jax.tree.map(jnp.subtract, self.value, other.dense()))
+
+    @keeps_float64
+    def entries(self, *indices: Array) -> Array:
+        """Values at given positions, one index array per mode."""
+        return jnp.asarray(self.value)[indices]
+
+
+class KruskalPoint(AbstractPoint):
+    """A matrix or tensor as a sum of outer products of the factors' columns.
+
+    Two factors ``(X, Y)`` stand for the matrix ``X Y'``, three for a CP tensor of order 3.
+
+    Parameters
+    ----------
+    factors : tuple of arrays
+        One array of shape ``(d_n, r)`` per mode, all with the same number of columns.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from lemmax.points import KruskalPoint
+    >>> ones = jnp.ones((100, 1))
+    >>> print(KruskalPoint((ones, ones, ones)).norm())   # of a million ones
+    1000.0
+    """
+
+    factors: tuple[Array, ...]
+
+    def __init__(self, factors: tuple[Array, ...]):
+        factors = tuple(factors)
+        shapes = [jnp.shape(factor) for factor in factors]
+        if len(factors) < 2 or any(len(s) != 2 or s[1] != shapes[0][-1] for s in shapes):
+            raise ValueError(
+                "A KruskalPoint needs two or more factors of shape (d_n, r) with the same number "
+                f"of columns r; got shapes {shapes}."
+            )
+        self.factors = factors
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the matrix or tensor."""
+        return tuple(factor.shape[0] for factor in self.factors)
+
+    @keeps_float64
+    def dense(self) -> Array:
+        """Form the matrix or tensor; refuses with a MemoryError if it cannot fit."""
+        require_memory(self.shape, self.factors[0].dtype.itemsize, "The dense point")
+        return kruskal_to_dense(self.factors)
+
+    @keeps_float64
+    def norm(self) -> RealScalar:
+        """Frobenius norm."""
+        core, _ = _compress(self.factors)
+        return tree_norm(core)
+
+    @keeps_float64
+    def inner(self, other: AbstractPoint) -> RealScalar:
+        """Inner product with another point of the same shape."""
+        if isinstance(other, KruskalPoint):
+            gram = jnp.ones((1, 1), self.factors[0].dtype)
+            for mine, theirs in zip(self.factors, other.factors, strict=True):
+                gram = gram * (mine.T @ theirs)
+            return jnp.sum(gram)
+        return tree_dot(self.dense(), other.dense())
+
+    @keeps_float64
+    def distance(self, other: AbstractPoint) -> RealScalar:
+        """Norm of the difference.
+
+        Between factored points it comes from the orthogonal core of the difference and not from
+        ``|a|^2 - 2<a,b> + |b|^2``, which loses half of the digits.
+        """
+        if isinstance(other, KruskalPoint):
+            return tree_norm(compressed_difference(self, other)[0])
+        return tree_norm(self.dense() - other.dense())
+
+    @keeps_float64
+    def entries(self, *indices: Array) -> Array:
+        """Values at given positions, one index array per mode."""
+        product = jnp.ones((1, 1), self.factors[0].dtype)
+        for factor, index in zip(self.factors, indices, strict=True):
+            product = product * jnp.asarray(factor)[jnp.ravel(jnp.asarray(index))]
+        return jnp.sum(product, axis=1)
+
+
+def compressed_difference(a: KruskalPoint, b: KruskalPoint) -> tuple[Array, tuple[Array, ...]]:
+    """``a - b`` as a small core and one orthonormal basis per mode.
+
+    The bases span the columns of both points, so the core holds every distance exactly and its
+    size depends on the two ranks alone.
+    """
+    joined = tuple(
+        jnp.concatenate([f, g], axis=1) for f, g in zip(a.factors, b.factors, strict=True)
+    )
+    dtype = joined[0].dtype
+    ones = jnp.ones(a.factors[0].shape[1], dtype)
+    signs = jnp.concatenate([ones, -jnp.ones(b.factors[0].shape[1], dtype)])
+    return _compress(joined, signs)
+
+
+def _compress(
+    factors: tuple[Array, ...], weights: Array | None = None
+) -> tuple[Array, tuple[Array, ...]]:
+    decompositions = [jnp.linalg.qr(factor) for factor in factors]
+    bases = tuple(q for q, _ in decompositions)
+    return kruskal_to_dense(tuple(r for _, r in decompositions), weights), bases

@@ -1,0 +1,194 @@
+"""The problem: minimise ``loss(operator(map(x)) - data)`` over x."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from ._dtype import keeps_float64, to_device
+from ._tree import is_traced
+from ._typing import Parameters, RealScalar
+from .covectors import AbstractCovector
+from .losses import AbstractLoss
+from .maps import AbstractMap
+from .operators import AbstractOperator, Identity
+from .points import AbstractPoint, DensePoint, KruskalPoint
+
+
+class Evaluation(eqx.Module):
+    """Everything a step needs to know about a point, computed once.
+
+    Under ``jit``, what a method does not use is not computed.
+    """
+
+    x: Parameters
+    point: AbstractPoint
+    """F(x)."""
+    residual: Array
+    """What is measured of the point, less the data."""
+    value: RealScalar
+    """The objective."""
+    subgradient: Array
+    """A subgradient of the loss at the residual."""
+    covector: AbstractCovector
+    """A subgradient of h at F(x): the operator's adjoint of `subgradient`."""
+    gradient: Parameters
+    """A subgradient of the objective at x."""
+
+
+class Composite(eqx.Module):
+    """A composite objective ``h(F(x))`` with ``h(z) = loss(operator(z) - data)``.
+
+    Parameters
+    ----------
+    loss : AbstractLoss
+        Convex, from `lemmax.losses`.
+    map : AbstractMap
+        Smooth, from `lemmax.maps`.
+    data : array, pytree of arrays, or KruskalPoint
+        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode.
+    operator : AbstractOperator
+        Linear, from `lemmax.operators`; `Identity` if everything is observed.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> problem = lm.Composite(
+    ...     loss=lm.losses.L1(), map=lm.maps.Square(2), data=jnp.array([1.0, 4.0]))
+    >>> print(problem.evaluate(jnp.array([1.0, 3.0])).value)
+    5.0
+    """
+
+    loss: AbstractLoss
+    map: AbstractMap
+    operator: AbstractOperator
+    data: PyTree
+
+    def __init__(
+        self,
+        loss: AbstractLoss,
+        map: AbstractMap,
+        data: Any,
+        operator: AbstractOperator | None = None,
+    ):
+        operator = Identity() if operator is None else operator
+        for name, part, kind in (
+            ("loss", loss, AbstractLoss),
+            ("map", map, AbstractMap),
+            ("operator", operator, AbstractOperator),
+        ):
+            if not isinstance(part, kind):
+                hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
+                raise TypeError(
+                    f"{name} must be one of lemmax's (a subclass of {kind.__name__}); got "
+                    f"{part!r}.{hint}"
+                )
+        self.loss, self.map, self.operator = loss, map, operator
+        self.data = _prepare_data(data, loss)
+        _check_shapes(self)
+
+    @keeps_float64
+    def evaluate(self, x: Parameters) -> Evaluation:
+        """Everything a step needs at x: one forward and one adjoint pass over the data."""
+        point = self.map(x)
+        residual, adjoint = self.operator.residual(point, self.data)
+        subgradient = self.loss.subgradient(residual)
+        covector = adjoint(subgradient)
+        return Evaluation(
+            x=x,
+            point=point,
+            residual=residual,
+            value=self.loss.value(residual),
+            subgradient=subgradient,
+            covector=covector,
+            gradient=self.map.vjp(x, covector),
+        )
+
+    def rounding_level(self, x: Parameters) -> RealScalar:
+        """The value below which differences are rounding errors of the dtype."""
+        residual = jax.eval_shape(self.evaluate, x).residual
+        data = self.data if isinstance(self.data, AbstractPoint) else DensePoint(self.data)
+        typical = data.norm() / residual.size**0.5
+        error = 64 * jnp.finfo(residual.dtype).eps * typical.astype(residual.dtype)
+        return self.loss.value(jnp.broadcast_to(error, residual.shape))
+
+    def check_start(self, x0: Parameters) -> None:
+        """Raise a sentence if the parameters do not fit the map, or its points the data."""
+        self.map.check_parameters(x0)
+        if self.map.shape is not None:
+            return
+        made = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(self.map, x0).dense())
+        wanted = self.operator.point_shape
+        if wanted is None:
+            wanted = jax.tree.map(jnp.shape, self.data)
+        if made != wanted:
+            raise ValueError(
+                f"The map's function returns arrays of shape {made}, but {wanted} is needed to "
+                "fit the data or the operator."
+            )
+
+
+def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:
+    if isinstance(data, DensePoint):
+        data = data.dense()
+    if isinstance(data, KruskalPoint):
+        data = KruskalPoint(tuple(to_device(factor) for factor in data.factors))
+        if not loss.depends_on_norm_alone:
+            data = data.dense()
+    elif hasattr(data, "shape"):
+        data = to_device(data)
+    elif isinstance(data, (list, float, int)):
+        data = to_device(np.asarray(data))
+    else:
+        data = jax.tree.map(to_device, data)
+    leaves = jax.tree.leaves(data)
+    if not leaves or any(leaf.size == 0 for leaf in leaves):
+        raise ValueError("The data are empty.")
+    if not is_traced(data):
+        bad = sum(int(np.sum(~np.isfinite(np.asarray(leaf)))) for leaf in leaves)
+        if bad:
+            raise ValueError(
+                f"The data hold {bad} entries that are NaN or infinite. Leave those observations "
+                "out, or replace them by 0 and give them weight 0 in the loss."
+            )
+    return data
+
+
+def _check_shapes(problem: Composite) -> None:
+    makes, takes = problem.map.shape, problem.operator.point_shape
+    name = type(problem.operator).__name__
+    if makes is not None and takes is not None and tuple(makes) != tuple(takes):
+        raise ValueError(
+            f"The map makes points of shape {tuple(makes)}, but the operator {name} measures "
+            f"points of shape {tuple(takes)}."
+        )
+    observed = problem.operator.observation_shape
+    if observed is None:
+        observed = makes
+    if observed is not None:
+        actual = getattr(problem.data, "shape", None)
+        if actual is None or tuple(actual) != tuple(observed):
+            raise ValueError(
+                f"The operator {name} on this map gives observations of shape {tuple(observed)}, "
+                f"but the data have shape {actual}."
+            )
+        _check_weights(problem.loss, tuple(observed))
+
+
+def _check_weights(loss: AbstractLoss, observed: tuple[int, ...]) -> None:
+    if loss.weights is None:
+        return
+    shape = tuple(loss.weights.shape)
+    try:
+        fits = np.broadcast_shapes(shape, observed) == observed
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"The loss has weights of shape {shape}, which do not fit observations of shape "
+            f"{observed}."
+        )

@@ -1,0 +1,8 @@
+"""The loop, its stopping rules, trace and result."""
+
+from .api import Snapshot as Snapshot
+from .api import iterate as iterate
+from .api import solve as solve
+from .result import Result as Result
+from .stopping import Stopping as Stopping
+from .trace import Trace as Trace

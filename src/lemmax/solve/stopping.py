@@ -1,0 +1,119 @@
+"""When to stop, and what to call it."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from .._typing import RealLike, RealScalar
+from ..status import Status
+
+# A window that brings the gap down by less than this factor counts as no progress.
+_STALL = 1 - 1e-3
+
+
+class Stopping(eqx.Module):
+    """The stopping rules beside ``tol`` and ``max_steps``.
+
+    Parameters
+    ----------
+    window : int
+        Progress is judged over this many steps.
+    step_tol : float
+        Stop when a step moves x by no more than this, relative to its norm. The default 0 stops
+        only when x does not move at all.
+    divergence : float
+        Stop when the gap to the target exceeds that of the start by this factor.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> patient = lm.Stopping(window=500)
+    """
+
+    window: RealLike = 50
+    step_tol: RealLike = 0.0
+    divergence: RealLike = 1e10
+
+
+class Progress(eqx.Module):
+    """What the stopping rules remember from step to step."""
+
+    start: RealScalar
+    """Gap (value - target) at the start."""
+    best: RealScalar
+    """Smallest gap so far."""
+    mark: RealScalar
+    """Smallest gap when the current window began."""
+    low: RealScalar
+    """Smallest value in the current window."""
+    high: RealScalar
+    """Largest value in the current window."""
+    rounding: RealScalar
+    """Values this small are rounding errors."""
+
+
+def begin(rounding: RealScalar) -> Progress:
+    """Nothing seen yet."""
+    infinity = jnp.full_like(rounding, jnp.inf)
+    return Progress(infinity, infinity, infinity, infinity, -infinity, rounding)
+
+
+def judge_value(
+    stopping: Stopping,
+    progress: Progress,
+    gap: RealScalar,
+    step: Int[Array, ""],
+    tol: RealScalar,
+    has_target: bool,
+) -> tuple[Int[Array, ""], Progress]:
+    """Look at the value of the newest point: a status, and the updated memory."""
+    finite = jnp.isfinite(gap)
+    start = jnp.where(step == 0, gap, progress.start)
+    best = jnp.where(finite, jnp.minimum(progress.best, gap), progress.best)
+    low = jnp.where(finite, jnp.minimum(progress.low, gap), progress.low)
+    high = jnp.maximum(progress.high, gap)
+
+    window_ends = (step > 0) & (step % jnp.asarray(stopping.window) == 0)
+    if has_target:
+        done, name_of_done = gap <= tol * start, Status.TARGET_REACHED
+        stalled = window_ends & (best > _STALL * progress.mark)
+        name_of_stall = jnp.where(
+            best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED
+        )
+    else:
+        done, name_of_done = gap == 0, Status.CONVERGED
+        stalled = window_ends & (high - low <= tol * start)
+        name_of_stall = jnp.asarray(Status.CONVERGED)
+    # With tol = 0 all steps are wanted, whatever they bring.
+    wanted = tol > 0
+    status = jnp.asarray(Status.RUNNING)
+    status = jnp.where(wanted & stalled, name_of_stall, status)
+    status = jnp.where(wanted & (gap > stopping.divergence * start), Status.DIVERGED, status)
+    status = jnp.where(wanted & done, name_of_done, status)
+    status = jnp.where(finite, status, Status.NON_FINITE)
+
+    fresh = window_ends | (step == 0)
+    return status.astype(jnp.int32), Progress(
+        start=start,
+        best=best,
+        mark=jnp.where(fresh, best, progress.mark),
+        low=jnp.where(fresh, gap, low),
+        high=jnp.where(fresh, gap, high),
+        rounding=progress.rounding,
+    )
+
+
+def judge_move(
+    stopping: Stopping,
+    progress: Progress,
+    movement: RealScalar,
+    failed: Bool[Array, ""],
+    tol: RealScalar,
+    has_target: bool,
+) -> Int[Array, ""]:
+    """Look at the step just taken: a status."""
+    still = (tol > 0) & (movement <= stopping.step_tol)
+    floor = jnp.where(progress.best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED)
+    name_of_still = floor if has_target else jnp.asarray(Status.CONVERGED)
+    status = jnp.where(still, name_of_still, jnp.asarray(Status.RUNNING))
+    return jnp.where(failed, Status.LINEAR_SOLVE_FAILED, status).astype(jnp.int32)

@@ -1,0 +1,55 @@
+"""The record of a run, one row per iterate, in arrays of fixed size."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._typing import RealScalar
+
+
+class Trace(eqx.Module):
+    """What happened at each iterate.
+
+    Row k belongs to the k-th iterate (row 0 to the start) and to the step taken from it; the
+    last row took no step.
+    """
+
+    value: Float[Array, " *rows"]
+    """Objective."""
+    step: Float[Array, " *rows"]
+    """Length given by the step rule."""
+    damping: Float[Array, " *rows"]
+    """Damping given by the damping rule."""
+    movement: Float[Array, " *rows"]
+    """Change of x, relative to its norm."""
+    iterations: Int[Array, " *rows"]
+    """Inner iterations of the linear solver; -1 where no step was taken."""
+    metrics: dict[str, Array]
+    """The caller's own metrics."""
+
+
+def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
+    """Rows that say that nothing happened yet."""
+    blank = jnp.full((rows,), jnp.nan, dtype)
+    return Trace(
+        value=blank,
+        step=blank,
+        damping=blank,
+        movement=blank,
+        iterations=jnp.full((rows,), -1, jnp.int32),
+        metrics={name: jnp.full((rows,), jnp.nan, dtype) for name in metrics},
+    )
+
+
+def record(column: Array, row: Int[Array, ""], entry: RealScalar | Array) -> Array:
+    """Write one entry of one column."""
+    return jax.lax.dynamic_update_index_in_dim(column, entry.astype(column.dtype), row, 0)
+
+
+def cut_trace(trace: Trace, rows: int) -> Trace:
+    """Keep the first rows."""
+    return jax.tree.map(lambda column: column[:rows], trace)

@@ -1,0 +1,85 @@
+"""What happened to a run, as data."""
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """How a run ended. ``status.message`` says what it means and what to do about it.
+
+    The members are integers, so that a batch of runs carries an array of them which can be
+    compared with a member.
+
+    Examples
+    --------
+    >>> from lemmax import Status
+    >>> Status.STEP_LIMIT.name, Status.STEP_LIMIT.succeeded
+    ('STEP_LIMIT', False)
+    """
+
+    RUNNING = 0
+    TARGET_REACHED = 1
+    CONVERGED = 2
+    STEP_LIMIT = 3
+    STAGNATED = 4
+    PRECISION_FLOOR = 5
+    DIVERGED = 6
+    NON_FINITE = 7
+    LINEAR_SOLVE_FAILED = 8
+    INTERRUPTED = 9
+
+    @property
+    def message(self) -> str:
+        """One sentence: what happened, and the cure if there is one."""
+        return _MESSAGES[self]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the run ended because the requested accuracy was reached."""
+        return self in (Status.TARGET_REACHED, Status.CONVERGED)
+
+
+_MESSAGES = {
+    Status.RUNNING: "The run has not ended.",
+    Status.TARGET_REACHED: (
+        "The value came within tol of the target value, relative to where it began."
+    ),
+    Status.CONVERGED: (
+        "The value stopped changing (by more than tol over the window). The step rule knows no "
+        "target value, so this does not certify a minimum: steps that shrink too fast also end "
+        "here. If in doubt, repeat with larger first steps or a slower decay."
+    ),
+    Status.STEP_LIMIT: (
+        "max_steps ran out before tol was reached. Give more steps, or look at the trace: if the "
+        "value still falls, more steps help; if it is flat, change the step or damping rule."
+    ),
+    Status.STAGNATED: (
+        "The value stopped improving before the target was within tol. The target may be lower "
+        "than the true minimum (noise or outliers in the data: use steps.Geometric, which needs "
+        "no target), or the start is a stationary point or outside the basin: try another x0."
+    ),
+    Status.PRECISION_FLOOR: (
+        "The value stopped improving where rounding errors of this dtype begin. This is all the "
+        "precision allows; use float64 arrays to go further."
+    ),
+    Status.DIVERGED: (
+        "The value grew far above where it began. Use smaller steps (steps.Polyak(scale=0.5)) or "
+        "more damping, or start closer. The best point seen is returned."
+    ),
+    Status.NON_FINITE: (
+        "A NaN or infinity appeared. Use smaller steps, more damping, or data of moderate scale. "
+        "The best point seen is returned."
+    ),
+    Status.LINEAR_SOLVE_FAILED: (
+        "The damped linear system could not be solved. Use more damping, or allow the linear "
+        "solver more steps. The best point seen is returned."
+    ),
+    Status.INTERRUPTED: "The run was stopped by the user or the callback; this is what it had.",
+}
+
+
+class SolveError(RuntimeError):
+    """Raised by ``solve(..., throw=True)`` when a run did not succeed."""
+
+    def __init__(self, status: Status):
+        super().__init__(f"{status.name}: {status.message}")
+        self.status = status
