@@ -1,0 +1,1 @@
+"""What the law checks run over: one line for each operator, loss and map."""
