@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from ._tree import is_traced
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -44,7 +46,7 @@ def precision_context(*trees: PyTree) -> contextlib.AbstractContextManager:
 
 def to_device(array: Any) -> Array:
     """Put an array on the device as floating point, float64 kept whatever the x64 mode is."""
-    if isinstance(array, jax.core.Tracer):
+    if is_traced(array):
         return array
     if isinstance(array, (list, tuple, int, float)):
         array = jnp.asarray(array, dtype=float)

@@ -5,6 +5,7 @@ import operator
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Bool, PyTree
 
 from ._typing import RealScalar
@@ -48,4 +49,4 @@ def tree_all_finite(a: PyTree) -> Bool[Array, ""]:
 
 def is_traced(tree: PyTree) -> bool:
     """Whether any leaf is abstract: inside ``jit``, ``vmap`` or ``grad``."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ._dtype import to_device
-from ._tree import tree_norm
+from ._tree import is_traced, tree_norm
 from ._typing import RealLike, RealScalar
 
 
@@ -36,7 +36,7 @@ def _as_weights(weights: Any) -> Array | None:
     if weights is None:
         return None
     weights = to_device(weights)
-    if not isinstance(weights, jax.core.Tracer) and not bool(
+    if not is_traced(weights) and not bool(
         np.all(np.isfinite(weights)) and np.all(np.asarray(weights) >= 0)
     ):
         raise ValueError("Weights must be finite and not negative.")
@@ -53,7 +53,7 @@ class AbstractLoss(eqx.Module):
     quadratic: eqx.AbstractClassVar[bool]
     """Whether the loss grows like the square of the residual near 0 (else like its norm)."""
 
-    weights: eqx.AbstractVar[Array | None]
+    weights: Array | None = eqx.field(default=None, converter=_as_weights, kw_only=True)
 
     @abc.abstractmethod
     def value(self, residual: Array) -> RealScalar:
@@ -82,9 +82,9 @@ class AbstractLoss(eqx.Module):
     def _weight(self, like: Array) -> Array:
         return self._weighted(jnp.ones_like(like))
 
-    def _weight_range(self) -> tuple[RealScalar | float, RealScalar | float]:
+    def _weight_range(self) -> tuple[RealScalar, RealScalar]:
         if self.weights is None:
-            return 1.0, 1.0
+            return jnp.asarray(1.0), jnp.asarray(1.0)
         return jnp.min(self.weights), jnp.max(self.weights)
 
 
@@ -105,7 +105,6 @@ class L1(AbstractLoss):
     7.0 [ 1.  0. -1.] [ 2.  0. -3.]
     """
 
-    weights: Array | None = eqx.field(default=None, converter=_as_weights)
     quadratic: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
@@ -144,7 +143,6 @@ class L2(AbstractLoss):
     5.0 [ 0.6  0.  -0.8] [ 1.5  0.  -2. ]
     """
 
-    weights: Array | None = eqx.field(default=None, converter=_as_weights)
     quadratic: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
@@ -208,7 +206,6 @@ class SquaredL2(AbstractLoss):
     12.5 [ 3.  0. -4.] [ 1.5  0.  -2. ]
     """
 
-    weights: Array | None = eqx.field(default=None, converter=_as_weights)
     quadratic: ClassVar[bool] = True
 
     def value(self, residual: Array) -> RealScalar:
@@ -251,7 +248,6 @@ class Huber(AbstractLoss):
     """
 
     threshold: RealLike
-    weights: Array | None = eqx.field(default=None, converter=_as_weights)
     quadratic: ClassVar[bool] = True
 
     def __check_init__(self):
@@ -301,7 +297,6 @@ class Quantile(AbstractLoss):
     """
 
     level: RealLike
-    weights: Array | None = eqx.field(default=None, converter=_as_weights)
     quadratic: ClassVar[bool] = False
 
     def __check_init__(self):

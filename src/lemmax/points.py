@@ -9,13 +9,14 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from ._dtype import keeps_float64
 from ._linalg import kruskal_to_dense
 from ._memory import require_memory
 from ._tree import tree_dot, tree_norm
-from ._typing import RealScalar
+from ._typing import AnyArray, RealScalar
 
 
 class AbstractPoint(eqx.Module):
@@ -38,7 +39,7 @@ class AbstractPoint(eqx.Module):
         """Norm of the difference, accurate also when it is tiny."""
 
     @abc.abstractmethod
-    def entries(self, *indices: Array) -> Array:
+    def entries(self, *indices: AnyArray) -> Array:
         """Values at given positions, one index array per mode."""
 
 
@@ -53,6 +54,7 @@ class DensePoint(AbstractPoint):
     Examples
     --------
     >>> import jax.numpy as jnp
+import numpy as np
     >>> from lemmax.points import DensePoint
     >>> print(DensePoint(jnp.array([3.0, 4.0])).norm())
     5.0
@@ -80,7 +82,7 @@ class DensePoint(AbstractPoint):
         return tree_norm(jax.tree.map(jnp.subtract, self.value, other.dense()))
 
     @keeps_float64
-    def entries(self, *indices: Array) -> Array:
+    def entries(self, *indices: AnyArray) -> Array:
         """Values at given positions, one index array per mode."""
         return jnp.asarray(self.value)[indices]
 
@@ -98,15 +100,16 @@ class KruskalPoint(AbstractPoint):
     Examples
     --------
     >>> import jax.numpy as jnp
+import numpy as np
     >>> from lemmax.points import KruskalPoint
     >>> ones = jnp.ones((100, 1))
     >>> print(KruskalPoint((ones, ones, ones)).norm())   # of a million ones
     1000.0
     """
 
-    factors: tuple[Array, ...]
+    factors: tuple[AnyArray, ...]
 
-    def __init__(self, factors: tuple[Array, ...]):
+    def __init__(self, factors: tuple[Array | np.ndarray, ...]):
         factors = tuple(factors)
         shapes = [jnp.shape(factor) for factor in factors]
         if len(factors) < 2 or any(len(s) != 2 or s[1] != shapes[0][-1] for s in shapes):
@@ -114,7 +117,7 @@ class KruskalPoint(AbstractPoint):
                 "A KruskalPoint needs two or more factors of shape (d_n, r) with the same number "
                 f"of columns r; got shapes {shapes}."
             )
-        self.factors = factors
+        self.factors = factors  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,7 +158,7 @@ class KruskalPoint(AbstractPoint):
         return tree_norm(self.dense() - other.dense())
 
     @keeps_float64
-    def entries(self, *indices: Array) -> Array:
+    def entries(self, *indices: AnyArray) -> Array:
         """Values at given positions, one index array per mode."""
         product = jnp.ones((1, 1), self.factors[0].dtype)
         for factor, index in zip(self.factors, indices, strict=True):
@@ -179,7 +182,7 @@ def compressed_difference(a: KruskalPoint, b: KruskalPoint) -> tuple[Array, tupl
 
 
 def _compress(
-    factors: tuple[Array, ...], weights: Array | None = None
+    factors: tuple[AnyArray, ...], weights: Array | None = None
 ) -> tuple[Array, tuple[Array, ...]]:
     decompositions = [jnp.linalg.qr(factor) for factor in factors]
     bases = tuple(q for q, _ in decompositions)

@@ -50,8 +50,10 @@ class AbstractMap(eqx.Module):
     the list of cases that the law checks of `lemmax.testing` run over.
     """
 
-    shape: eqx.AbstractVar[tuple[int, ...] | None]
-    """Shape of the points; None if only evaluation tells."""
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...] | None:
+        """Shape of the points; None if only evaluation tells."""
 
     @property
     @abc.abstractmethod

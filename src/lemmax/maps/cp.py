@@ -19,7 +19,7 @@ from .._linalg import (
     unfold,
 )
 from .._tree import tree_dot
-from .._typing import RealLike
+from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
 from ._base import (
@@ -31,7 +31,7 @@ from ._base import (
 )
 from ._core import CoreSolver, CoreSystem, choose_solver
 
-Factors = tuple[Array, ...]
+Factors = tuple[AnyArray, ...]
 
 
 class CP(AbstractMap):
@@ -62,22 +62,29 @@ class CP(AbstractMap):
     [2. 2. 2. 2.]
     """
 
-    shape: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+    dims: tuple[int, ...] = eqx.field(static=True)
     rank: int = eqx.field(static=True)
-    solver: CoreSolver | None = None
+    solver: CoreSolver | None
 
-    def __check_init__(self):
-        if len(self.shape) < 3:
+    def __init__(self, shape: tuple[int, ...], rank: int, solver: CoreSolver | None = None):
+        if len(shape) < 3:
             raise ValueError(
-                f"CP makes tensors of order 3 or more; got shape {self.shape}. Use LowRank for "
-                "matrices."
+                f"CP makes tensors of order 3 or more; got shape {shape}. Use LowRank for matrices."
             )
-        check_positive(**{f"dimension {k}": d for k, d in enumerate(self.shape)}, rank=self.rank)
+        check_positive(**{f"dimension {k}": d for k, d in enumerate(shape)}, rank=rank)
+        self.dims = tuple(shape)
+        self.rank = rank
+        self.solver = solver
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor."""
+        return self.dims
 
     @property
     def parameter_shapes(self) -> tuple[tuple[int, int], ...]:
         """``(d_n, rank)`` for every mode."""
-        return tuple((d, self.rank) for d in self.shape)
+        return tuple((d, self.rank) for d in self.dims)
 
     def __call__(self, x: Factors) -> KruskalPoint:
         """The tensor, kept factored."""

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._linalg import divide_or_zero, outside, thin_svd
-from .._typing import RealLike
+from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
 from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
 
-Factors = tuple[Array, Array]
+Factors = tuple[AnyArray, AnyArray]
 
 
 class LowRank(AbstractMap):
@@ -39,18 +39,25 @@ class LowRank(AbstractMap):
      [2. 0. 6.]]
     """
 
-    shape: tuple[int, int] = eqx.field(static=True, converter=tuple)  # pyright: ignore
+    dims: tuple[int, int] = eqx.field(static=True)
     rank: int = eqx.field(static=True)
 
-    def __check_init__(self):
-        if len(self.shape) != 2:
-            raise ValueError(f"LowRank makes matrices, so shape has two entries; got {self.shape}.")
-        check_positive(rows=self.shape[0], columns=self.shape[1], rank=self.rank)
+    def __init__(self, shape: tuple[int, int], rank: int):
+        if len(shape) != 2:
+            raise ValueError(f"LowRank makes matrices, so shape has two entries; got {shape}.")
+        check_positive(rows=shape[0], columns=shape[1], rank=rank)
+        self.dims = (shape[0], shape[1])
+        self.rank = rank
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix."""
+        return self.dims
 
     @property
     def parameter_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """``((d1, rank), (d2, rank))``."""
-        return (self.shape[0], self.rank), (self.shape[1], self.rank)
+        return (self.dims[0], self.rank), (self.dims[1], self.rank)
 
     def __call__(self, x: Factors) -> KruskalPoint:
         """The matrix, kept factored."""

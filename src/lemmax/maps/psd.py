@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._linalg import divide_or_zero, outside, thin_svd
-from .._typing import RealLike
+from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
 from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
@@ -53,24 +53,24 @@ class PSD(AbstractMap):
         """``(dim, rank)``."""
         return (self.dim, self.rank)
 
-    def __call__(self, x: Float[Array, "dim rank"]) -> KruskalPoint:
+    def __call__(self, x: Float[AnyArray, "dim rank"]) -> KruskalPoint:
         """The matrix, kept factored."""
         return KruskalPoint((x, x))
 
-    def jvp(self, x: Array, dx: Array) -> Array:
+    def jvp(self, x: AnyArray, dx: AnyArray) -> Array:
         """``dX X' + X dX'``."""
         change = dx @ x.T
         return change + change.T
 
-    def vjp(self, x: Array, covector: AbstractCovector) -> Array:
+    def vjp(self, x: AnyArray, covector: AbstractCovector) -> Array:
         """``(V + V') X``."""
         return covector.contract_all_but_one(x)
 
-    def gram(self, x: Array, dx: Array) -> Array:
+    def gram(self, x: AnyArray, dx: AnyArray) -> Array:
         """``2 dX X'X + 2 X dX'X``."""
         return 2 * dx @ (x.T @ x) + 2 * x @ (dx.T @ x)
 
-    def solve(self, x: Array, damping: RealLike, g: Array) -> Array:
+    def solve(self, x: AnyArray, damping: RealLike, g: AnyArray) -> Array:
         """Closed form for any right-hand side.
 
         Each pair of entries (i, j), (j, i) of U' D Q is a 2 x 2 system with eigenvalues
@@ -97,7 +97,7 @@ class PSD(AbstractMap):
         )
 
     def precondition(
-        self, x: Array, damping: RealLike, covector: AbstractCovector
+        self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
         """Closed form; one product of the covector with a thin matrix, then O(dim rank^2)."""
         left, s, right = thin_svd(x)

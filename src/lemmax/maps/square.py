@@ -4,7 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._linalg import divide_or_zero
-from .._typing import RealLike
+from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import DensePoint
 from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
@@ -41,28 +41,28 @@ class Square(AbstractMap):
         """``(dim,)``."""
         return (self.dim,)
 
-    def __call__(self, x: Float[Array, " dim"]) -> DensePoint:
+    def __call__(self, x: Float[AnyArray, " dim"]) -> DensePoint:
         """Square every entry."""
         return DensePoint(x * x)
 
-    def jvp(self, x: Array, dx: Array) -> Array:
+    def jvp(self, x: AnyArray, dx: AnyArray) -> Array:
         """``2 x dx``."""
         return 2 * x * dx
 
-    def vjp(self, x: Array, covector: AbstractCovector) -> Array:
+    def vjp(self, x: AnyArray, covector: AbstractCovector) -> Array:
         """``2 x v``."""
         return 2 * x * covector.dense()
 
-    def gram(self, x: Array, dx: Array) -> Array:
+    def gram(self, x: AnyArray, dx: AnyArray) -> Array:
         """``4 x^2 dx``."""
         return 4 * x * x * dx
 
-    def solve(self, x: Array, damping: RealLike, g: Array) -> Array:
+    def solve(self, x: AnyArray, damping: RealLike, g: AnyArray) -> Array:
         """``g / (4 x^2 + damping)``."""
         return divide_or_zero(g, 4 * x * x + damping)
 
     def precondition(
-        self, x: Array, damping: RealLike, covector: AbstractCovector
+        self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
         """``2 x v / (4 x^2 + damping)``; J is diagonal with entries 2 x."""
         v = covector.dense()

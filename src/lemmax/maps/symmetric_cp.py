@@ -7,7 +7,7 @@ from jaxtyping import Array
 
 from .._linalg import divide_or_zero, khatri_rao, kruskal_to_dense, outside, thin_svd
 from .._tree import tree_dot
-from .._typing import RealLike
+from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import KruskalPoint
 from ._base import (
@@ -67,25 +67,25 @@ class SymmetricCP(AbstractMap):
         """``(dim, rank)``."""
         return (self.dim, self.rank)
 
-    def __call__(self, x: Array) -> KruskalPoint:
+    def __call__(self, x: AnyArray) -> KruskalPoint:
         """The tensor, kept factored."""
         return KruskalPoint((x,) * self.order)
 
-    def jvp(self, x: Array, dx: Array) -> Array:
+    def jvp(self, x: AnyArray, dx: AnyArray) -> Array:
         """Sum over modes, x replaced by dx in that mode."""
         return jax.jvp(self._dense, (x,), (dx,))[1]
 
-    def vjp(self, x: Array, covector: AbstractCovector) -> Array:
+    def vjp(self, x: AnyArray, covector: AbstractCovector) -> Array:
         """Sum over modes of the matricised covector times a Khatri-Rao product."""
         return covector.mttkrp_in_every_mode(x)
 
-    def gram(self, x: Array, dx: Array) -> Array:
+    def gram(self, x: AnyArray, dx: AnyArray) -> Array:
         """Powers of the small Gram matrix; the tensor is not formed."""
         n, gram = self.order, x.T @ x
         cross = (dx.T @ x) * gram ** (n - 2)
         return n * dx @ gram ** (n - 1) + n * (n - 1) * x @ cross
 
-    def solve(self, x: Array, damping: RealLike, g: Array) -> Array:
+    def solve(self, x: AnyArray, damping: RealLike, g: AnyArray) -> Array:
         """Solve for any right-hand side through the core."""
         left, s, right = thin_svd(x)
         small = s[:, None] * right
@@ -104,7 +104,7 @@ class SymmetricCP(AbstractMap):
         return left @ core.reshape(small.shape) + outer
 
     def precondition(
-        self, x: Array, damping: RealLike, covector: AbstractCovector
+        self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
         """Closed form outside the range of x, the core system inside."""
         n = self.order
@@ -130,7 +130,7 @@ class SymmetricCP(AbstractMap):
         )
         return Preconditioned(left @ core + outer, projections, answer.iterations, answer.failed)
 
-    def _dense(self, x: Array) -> Array:
+    def _dense(self, x: AnyArray) -> Array:
         return kruskal_to_dense((x,) * self.order)
 
     def _core_jacobian(self, small: Array) -> Array:

@@ -31,8 +31,10 @@ class Move(eqx.Module):
 class AbstractMethod(eqx.Module):
     """How to move. The loop, the trace and the stopping rules are elsewhere."""
 
-    target: eqx.AbstractVar[RealLike | None]
-    """The value to reach, if the method knows one."""
+    @property
+    @abc.abstractmethod
+    def target(self) -> RealLike | None:
+        """The value to reach, if the method knows one."""
 
     @abc.abstractmethod
     def init(self, problem: Composite, x0: Parameters) -> Any:
@@ -61,7 +63,7 @@ class PreconditionedSubgradient(AbstractMethod):
     step_rule: AbstractStepRule
 
     def __check_init__(self):
-        if self.damping_rule.needs_gap and self.step_rule.target is None:
+        if self.damping_rule.needs_gap and self.step_rule.known_target is None:
             raise ValueError(
                 f"damping.{type(self.damping_rule).__name__} follows the gap to a target value, "
                 f"but steps.{type(self.step_rule).__name__} knows no target. Use "
@@ -71,7 +73,7 @@ class PreconditionedSubgradient(AbstractMethod):
     @property
     def target(self) -> RealLike | None:
         """The step rule's."""
-        return self.step_rule.target
+        return self.step_rule.known_target
 
     def init(self, problem: Composite, x0: Parameters) -> Int[Array, ""]:
         """The number of steps taken."""

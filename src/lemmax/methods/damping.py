@@ -1,6 +1,7 @@
 """Damping rules: the multiple of the identity added to J'J."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,11 +37,11 @@ class ProportionalToGap(AbstractDampingRule):
     """
 
     factor: RealLike = 1e-3
-    needs_gap = True
+    needs_gap: ClassVar[bool] = True
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the gap."""
-        return self.factor * gap
+        return jnp.asarray(self.factor * gap)
 
 
 class ProportionalToRootGap(AbstractDampingRule):
@@ -58,11 +59,11 @@ class ProportionalToRootGap(AbstractDampingRule):
     """
 
     factor: RealLike = 2.5e-3
-    needs_gap = True
+    needs_gap: ClassVar[bool] = True
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the root of the gap."""
-        return self.factor * jnp.sqrt(gap)
+        return jnp.asarray(self.factor * jnp.sqrt(gap))
 
 
 class SuitedToLoss(AbstractDampingRule):
@@ -74,7 +75,7 @@ class SuitedToLoss(AbstractDampingRule):
     >>> method = lm.methods.lmm(damping=lm.damping.SuitedToLoss())   # the default
     """
 
-    needs_gap = True
+    needs_gap: ClassVar[bool] = True
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Let the loss choose."""
@@ -100,11 +101,11 @@ class Geometric(AbstractDampingRule):
 
     initial: RealLike
     decay: RealLike
-    needs_gap = False
+    needs_gap: ClassVar[bool] = False
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the schedule."""
-        return (self.initial * self.decay ** step.astype(gap.dtype)).astype(gap.dtype)
+        return jnp.asarray(self.initial * self.decay ** step.astype(gap.dtype), gap.dtype)
 
 
 class Fixed(AbstractDampingRule):
@@ -122,7 +123,7 @@ class Fixed(AbstractDampingRule):
     """
 
     size: RealLike
-    needs_gap = False
+    needs_gap: ClassVar[bool] = False
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """The constant."""
@@ -138,7 +139,7 @@ class NoDamping(AbstractDampingRule):
     >>> rule = lm.damping.NoDamping()
     """
 
-    needs_gap = False
+    needs_gap: ClassVar[bool] = False
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Zero."""

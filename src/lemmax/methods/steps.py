@@ -14,8 +14,10 @@ from ..maps import Projections
 class AbstractStepRule(eqx.Module):
     """Gives the length of a step from the value, the projection norms and the step's number."""
 
-    target: eqx.AbstractVar[RealLike | None]
-    """The value to reach, if the rule knows one."""
+    @property
+    @abc.abstractmethod
+    def known_target(self) -> RealLike | None:
+        """The value to reach, if the rule knows one."""
 
     @abc.abstractmethod
     def length(
@@ -61,6 +63,11 @@ class Polyak(AbstractStepRule):
     scale: RealLike = 1.0
     denominator: Callable[[Projections], RealScalar] = eqx.field(static=True, default=damped_norm)
 
+    @property
+    def known_target(self) -> RealLike:
+        """The target."""
+        return self.target
+
     def length(
         self, value: RealScalar, projections: Projections, step: Int[Array, ""]
     ) -> RealScalar:
@@ -92,13 +99,17 @@ class Geometric(AbstractStepRule):
 
     initial: RealLike
     decay: RealLike
-    target: None = eqx.field(static=True, default=None, init=False)
+
+    @property
+    def known_target(self) -> None:
+        """None."""
+        return
 
     def length(
         self, value: RealScalar, projections: Projections, step: Int[Array, ""]
     ) -> RealScalar:
         """Follow the schedule."""
-        return (self.initial * self.decay ** step.astype(value.dtype)).astype(value.dtype)
+        return jnp.asarray(self.initial * self.decay ** step.astype(value.dtype), value.dtype)
 
 
 class Constant(AbstractStepRule):
@@ -117,7 +128,11 @@ class Constant(AbstractStepRule):
     """
 
     size: RealLike
-    target: None = eqx.field(static=True, default=None, init=False)
+
+    @property
+    def known_target(self) -> None:
+        """None."""
+        return
 
     def length(
         self, value: RealScalar, projections: Projections, step: Int[Array, ""]

@@ -113,7 +113,7 @@ def distinct_entries(dim: int, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Flat positions of the entries with non-decreasing indices, and how often each recurs."""
     indices = _sorted_indices(dim, order)
     flat = np.ravel_multi_index(tuple(indices.T), (dim,) * order)
-    return flat.astype(np.int32), _multiplicities(indices)
+    return np.asarray(flat, np.int32), _multiplicities(indices)
 
 
 def _sorted_indices(dim: int, order: int) -> np.ndarray:

@@ -173,9 +173,9 @@ def iterate(
     >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(1), data=jnp.array([4.0]))
     >>> for snapshot in lm.iterate(problem, lm.methods.lmm(), jnp.array([1.0]), max_steps=3):
     ...     print(snapshot.step, snapshot.x)
-    1 [2.4981...]
-    2 [2.0495...]
-    3 [2.0005...]
+    1 [2.5]
+    2 [2.05]
+    3 [2.00060976]
     """
     _check_arguments(problem, method, max_steps, 0.0, 1)
     gives_numpy = needs_local_x64(problem, x0) or _is_numpy(x0)

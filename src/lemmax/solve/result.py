@@ -3,9 +3,9 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 from jaxtyping import Array
 
+from .._tree import is_traced
 from .._typing import Parameters
 from ..points import AbstractPoint
 from ..status import Status
@@ -41,7 +41,7 @@ class Result(eqx.Module):
     @property
     def status(self) -> "Status | Array":
         """How the run ended; for a batch, the array of codes, to compare with `Status` members."""
-        if isinstance(self.code, jax.core.Tracer) or self.code.ndim > 0:
+        if is_traced(self.code) or self.code.ndim > 0:
             return self.code
         return Status(int(self.code))
 
