@@ -54,7 +54,6 @@ class DensePoint(AbstractPoint):
     Examples
     --------
     >>> import jax.numpy as jnp
-import numpy as np
     >>> from lemmax.points import DensePoint
     >>> print(DensePoint(jnp.array([3.0, 4.0])).norm())
     5.0
@@ -100,7 +99,6 @@ class KruskalPoint(AbstractPoint):
     Examples
     --------
     >>> import jax.numpy as jnp
-import numpy as np
     >>> from lemmax.points import KruskalPoint
     >>> ones = jnp.ones((100, 1))
     >>> print(KruskalPoint((ones, ones, ones)).norm())   # of a million ones
