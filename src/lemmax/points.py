@@ -122,16 +122,20 @@ class KruskalPoint(AbstractPoint):
         """Shape of the matrix or tensor."""
         return tuple(factor.shape[0] for factor in self.factors)
 
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return tuple(jnp.asarray(factor) for factor in self.factors)
+
     @keeps_float64
     def dense(self) -> Array:
         """Form the matrix or tensor; refuses with a MemoryError if it cannot fit."""
         require_memory(self.shape, self.factors[0].dtype.itemsize, "The dense point")
-        return kruskal_to_dense(self.factors)
+        return kruskal_to_dense(self._arrays)
 
     @keeps_float64
     def norm(self) -> RealScalar:
         """Frobenius norm."""
-        core, _ = _compress(self.factors)
+        core, _ = _compress(self._arrays)
         return tree_norm(core)
 
     @keeps_float64
@@ -139,7 +143,7 @@ class KruskalPoint(AbstractPoint):
         """Inner product with another point of the same shape."""
         if isinstance(other, KruskalPoint):
             gram = jnp.ones((1, 1), self.factors[0].dtype)
-            for mine, theirs in zip(self.factors, other.factors, strict=True):
+            for mine, theirs in zip(self._arrays, other._arrays, strict=True):
                 gram = gram * (mine.T @ theirs)
             return jnp.sum(gram)
         return tree_dot(self.dense(), other.dense())
@@ -159,8 +163,8 @@ class KruskalPoint(AbstractPoint):
     def entries(self, *indices: AnyArray) -> Array:
         """Values at given positions, one index array per mode."""
         product = jnp.ones((1, 1), self.factors[0].dtype)
-        for factor, index in zip(self.factors, indices, strict=True):
-            product = product * jnp.asarray(factor)[jnp.ravel(jnp.asarray(index))]
+        for factor, index in zip(self._arrays, indices, strict=True):
+            product = product * factor[jnp.ravel(jnp.asarray(index))]
         return jnp.sum(product, axis=1)
 
 
@@ -171,7 +175,7 @@ def compressed_difference(a: KruskalPoint, b: KruskalPoint) -> tuple[Array, tupl
     size depends on the two ranks alone.
     """
     joined = tuple(
-        jnp.concatenate([f, g], axis=1) for f, g in zip(a.factors, b.factors, strict=True)
+        jnp.concatenate([f, g], axis=1) for f, g in zip(a._arrays, b._arrays, strict=True)
     )
     dtype = joined[0].dtype
     ones = jnp.ones(a.factors[0].shape[1], dtype)

@@ -94,6 +94,7 @@ class Composite(eqx.Module):
     @keeps_float64
     def evaluate(self, x: Parameters) -> Evaluation:
         """Everything a step needs at x: one forward and one adjoint pass over the data."""
+        x = jax.tree.map(jnp.asarray, x)
         point = self.map(x)
         residual, adjoint = self.operator.residual(point, self.data)
         subgradient = self.loss.subgradient(residual)

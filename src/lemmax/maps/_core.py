@@ -8,17 +8,16 @@ the rank is large, by an SVD of the core Jacobian when there is no damping.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int
 
 from .._linalg import divide_or_zero, thin_svd
-from .._tree import tree_all_finite, tree_dot, tree_norm
+from .._tree import tree_all_finite, tree_dot, tree_move, tree_norm
 from .._typing import Parameters, RealLike, RealScalar
 
 
@@ -31,8 +30,8 @@ class CoreSystem(NamedTuple):
     """J'J as a matrix, made nonsingular along the gauge directions."""
     jacobian: Callable[[], Array]
     """J as a matrix."""
-    block_inverse: Callable[[Parameters], Parameters]
-    """The inverse of the damped block diagonal of J'J, as an action."""
+    block_inverse: Callable[[], Callable[[Parameters], Parameters]]
+    """The inverse of the damped block diagonal of J'J, as an action; made once, used often."""
 
 
 class CoreSolution(NamedTuple):
@@ -95,7 +94,7 @@ class ConjugateGradients(eqx.Module):
         """Solve for ``g`` in the range of J'; ``v`` is not needed."""
         del v
         return conjugate_gradients(
-            system.gram, damping, g, system.block_inverse, self.tol, self.max_steps
+            system.gram, damping, g, system.block_inverse(), self.tol, self.max_steps
         )
 
     def range_square(self, system: CoreSystem, g: Parameters, v: Array | None) -> RealScalar:
@@ -111,27 +110,64 @@ def conjugate_gradients(
     tol: float | None,
     max_steps: int,
 ) -> CoreSolution:
-    """Solve ``(gram + damping) c = g`` by lineax's CG; zero for a zero right-hand side."""
-    structure = jax.eval_shape(lambda: g)
+    """Solve ``(gram + damping) c = g``; zero for a zero right-hand side.
+
+    Written out rather than taken from lineax, whose CG tests convergence entry by entry: an
+    entry that is exactly 0, as those of an unused column are, ends it after one step, and on a
+    singular system it walks on past rounding level until it has diverged.
+    """
     dtype = jnp.result_type(*jax.tree.leaves(g))
     tol = 100 * float(jnp.finfo(dtype).eps) if tol is None else tol
-
-    def as_operator(action: Callable[[Any], Any]):
-        return lx.FunctionLinearOperator(action, structure, lx.positive_semidefinite_tag)
-
-    operator = as_operator(lambda c: jax.tree.map(lambda a, b: a + damping * b, gram(c), c))
-    options = {} if preconditioner is None else {"preconditioner": as_operator(preconditioner)}
-    solver = lx.CG(rtol=tol, atol=0.0, max_steps=max_steps)
-    # A unit right-hand side keeps the solver's own tests away from under- and overflow.
+    precondition = (lambda r: r) if preconditioner is None else preconditioner
+    # A unit right-hand side keeps the inner products away from under- and overflow.
     size = tree_norm(g)
     safe = jnp.where(size > 0, size, 1)
     unit = jax.tree.map(lambda u: u / safe, g)
-    answer = lx.linear_solve(operator, unit, solver, options=options, throw=False)
-    defect = tree_norm(jax.tree.map(jnp.subtract, operator.mv(answer.value), unit))
+
+    def damped_gram(c):
+        return jax.tree.map(lambda a, b: a + damping * b, gram(c), c)
+
+    def step(state):
+        count, c, residual, search, energy, _ = state
+        image = damped_gram(search)
+        curvature = tree_dot(search, image)
+        curved = curvature > 0
+        length = jnp.where(curved, energy / jnp.where(curved, curvature, 1), 0)
+        c = tree_move(c, -length, search)
+        # This recurrence falls below the attainable accuracy, so that the loop always ends; the
+        # true residual is looked at after it.
+        residual = tree_move(residual, length, image)
+        scaled = precondition(residual)
+        new_energy = tree_dot(residual, scaled)
+        search = tree_move(scaled, -new_energy / energy, search)
+        go_on = curved & (new_energy > 0) & (tree_norm(residual) > tol)
+        return count + 1, c, residual, search, new_energy, go_on
+
+    scaled = precondition(unit)
+    energy = tree_dot(unit, scaled)
+    zero = jax.tree.map(jnp.zeros_like, unit)
+    start = (jnp.zeros((), jnp.int32), zero, unit, scaled, energy, energy > 0)
+    count, solution, *_ = jax.lax.while_loop(
+        lambda state: state[-1] & (state[0] < max_steps), step, start
+    )
+    defect = tree_norm(jax.tree.map(jnp.subtract, damped_gram(solution), unit))
     # An answer short of the tolerance is still a fine direction; one this far off is not.
-    failed = (size > 0) & ~((defect < 0.1) & tree_all_finite(answer.value))
-    solution = jax.tree.map(lambda c: jnp.where(size > 0, c * safe, 0), answer.value)
-    return CoreSolution(solution, jnp.asarray(answer.stats["num_steps"], jnp.int32), failed)
+    failed = (size > 0) & ~((defect < 0.1) & tree_all_finite(solution))
+    solution = jax.tree.map(lambda c: jnp.where(size > 0, c * safe, 0), solution)
+    return CoreSolution(solution, count, failed)
+
+
+def inverse_from_the_right(matrix: Array, damping: RealLike) -> Callable[[Array], Array]:
+    """``c -> c (matrix + damping)^-1`` for a semidefinite matrix, as a preconditioner.
+
+    Decomposed once. Eigenvalues are kept above rounding level, so that a singular matrix without
+    damping (an unused column) makes no infinities.
+    """
+    values, vectors = jnp.linalg.eigh(matrix)
+    floor = jnp.finfo(matrix.dtype).eps * matrix.shape[0] * values[-1:]
+    kept = jnp.maximum(values, floor) + damping
+    inverse = (vectors * divide_or_zero(jnp.ones_like(kept), kept)[None, :]) @ vectors.T
+    return lambda c: c @ inverse
 
 
 CoreSolver = DirectSolver | ConjugateGradients

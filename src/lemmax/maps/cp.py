@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -29,7 +30,7 @@ from ._base import (
     check_positive,
     spectral_projections,
 )
-from ._core import CoreSolver, CoreSystem, choose_solver
+from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
 
 Factors = tuple[AnyArray, ...]
 
@@ -195,13 +196,10 @@ def _core_jacobian(small: Factors) -> Array:
 def _core_system(small: Factors, damping: RealLike) -> CoreSystem:
     grams = tuple(factor.T @ factor for factor in small)
     reduced = tuple(_product(_others(grams, n)) for n in range(len(small)))
-    eye = jnp.eye(small[0].shape[1], dtype=small[0].dtype)
 
-    def block_inverse(c: Factors) -> Factors:
-        return tuple(
-            jnp.linalg.solve(gamma + damping * eye, part.T).T
-            for gamma, part in zip(reduced, c, strict=True)
-        )
+    def block_inverse() -> Callable[[Factors], Factors]:
+        inverses = [inverse_from_the_right(gamma, damping) for gamma in reduced]
+        return lambda c: tuple(inv(part) for inv, part in zip(inverses, c, strict=True))
 
     return CoreSystem(
         gram=lambda c: _gram(small, c),
@@ -236,6 +234,7 @@ def _gauge_fill(small: Factors, reduced: Factors) -> Array:
     badly scaled columns stay badly scaled, which Cholesky does not mind.
     """
     rank = small[0].shape[1]
+    eye = jnp.eye(rank, dtype=small[0].dtype)
     norms = jnp.stack([jnp.sqrt(jnp.sum(r**2, axis=0)) for r in small])  # (N, rank)
     size = jnp.mean(jnp.stack([jnp.diagonal(gamma) for gamma in reduced]), axis=0)
     inverse = divide_or_zero(jnp.ones_like(norms), norms)
@@ -245,7 +244,7 @@ def _gauge_fill(small: Factors, reduced: Factors) -> Array:
         unit = jnp.asarray(n == jnp.arange(len(small)), norms.dtype)[:, None]
         gauge = (unit - across[n][None, :] * across) * jnp.sqrt(size)[None, :]
         blocks = [
-            ((r * (inverse[m] * gauge[m])[None, :])[:, :, None] * jnp.eye(rank, dtype=r.dtype))
+            ((r * (inverse[m] * gauge[m])[None, :])[:, :, None] * eye[None, :, :])
             for m, r in enumerate(small)
         ]
         columns.append(jnp.concatenate([b.reshape(-1, rank) for b in blocks], axis=0))

@@ -17,7 +17,7 @@ from ._base import (
     check_positive,
     spectral_projections,
 )
-from ._core import CoreSolver, CoreSystem, choose_solver
+from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
 
 
 class SymmetricCP(AbstractMap):
@@ -137,9 +137,8 @@ class SymmetricCP(AbstractMap):
         return jax.jacfwd(self._dense)(small).reshape(-1, small.size)
 
     def _core_system(self, small: Array, damping: RealLike) -> CoreSystem:
-        n, (p, rank) = self.order, small.shape
+        n, p = self.order, small.shape[0]
         gram = small.T @ small
-        eye = jnp.eye(rank, dtype=small.dtype)
 
         def matrix() -> Array:
             diagonal = (
@@ -153,5 +152,5 @@ class SymmetricCP(AbstractMap):
             gram=lambda c: self.gram(small, c),
             matrix=matrix,
             jacobian=lambda: self._core_jacobian(small),
-            block_inverse=lambda c: jnp.linalg.solve(n * gram ** (n - 1) + damping * eye, c.T).T,
+            block_inverse=lambda: inverse_from_the_right(n * gram ** (n - 1), damping),
         )

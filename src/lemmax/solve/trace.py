@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._typing import RealScalar
@@ -51,5 +52,8 @@ def record(column: Array, row: Int[Array, ""], entry: RealScalar | Array) -> Arr
 
 
 def cut_trace(trace: Trace, rows: int) -> Trace:
-    """Keep the first rows."""
-    return jax.tree.map(lambda column: column[:rows], trace)
+    """Keep the first rows.
+
+    On the host, since the device would compile a program for every new number of rows.
+    """
+    return jax.tree.map(lambda column: jnp.asarray(np.asarray(column)[:rows]), trace)

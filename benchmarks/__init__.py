@@ -1,0 +1,1 @@
+"""What lemmax promises about speed and memory, measured; ``make bench`` runs it."""

@@ -1,0 +1,100 @@
+"""How to measure on a machine that does other things too."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Thread pools (OpenBLAS's above all) spin for some 30 ms after their last product, and take a
+# core away from whoever is measured next: without the pause an iteration seems 1.4 times slower.
+_POOLS_FALL_ASLEEP = 0.08
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    measured: str
+    bound: str
+    """Empty if nothing is promised: the number is there for comparison."""
+    passes: bool
+    absolute: str
+
+
+class Ratio(NamedTuple):
+    """The median over rounds of the ratio within a round, and the middle half of these ratios.
+
+    Within a round both jobs meet the same machine; the median forgets the rounds in which only
+    one of them was disturbed.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f}x ({self.low:.2f}-{self.high:.2f})"
+
+
+class Timings(NamedTuple):
+    """Seconds of each job in each round."""
+
+    seconds: dict[str, list[float]]
+
+    def typical(self, name: str) -> float:
+        """The median over rounds."""
+        return statistics.median(self.seconds[name])
+
+    def ratio(self, name: str, reference: str) -> Ratio:
+        """How many times as long one job takes as another."""
+        pairs = zip(self.seconds[name], self.seconds[reference], strict=True)
+        low, median, high = statistics.quantiles((a / b for a, b in pairs), n=4)
+        return Ratio(median, low, high)
+
+
+def interleave(jobs: Mapping[str, Callable[[], float | None]], rounds: int) -> Timings:
+    """Run the jobs in turn, forwards and backwards alternately, after one round to warm up.
+
+    A job that knows better than the wall clock what it took returns its seconds.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for turn in range(rounds + 1):
+        for name in list(jobs)[:: 1 if turn % 2 else -1]:
+            time.sleep(_POOLS_FALL_ASLEEP)
+            began = time.perf_counter()
+            reported = jobs[name]()
+            elapsed = time.perf_counter() - began
+            if turn > 0:
+                seconds[name].append(elapsed if reported is None else reported)
+    return Timings(seconds)
+
+
+def seconds_each(job: Callable[[], Any], repeats: int) -> float:
+    """Time of one call, out of several in a row."""
+    began = time.perf_counter()
+    for _ in range(repeats):
+        job()
+    return (time.perf_counter() - began) / repeats
+
+
+def seconds_of_first_call(job: Callable[[], Any]) -> float:
+    """Time of the call that compiles."""
+    return seconds_each(job, 1)
+
+
+def in_fresh_process(*arguments: str) -> Any:
+    """Run Python with these arguments; the last line it prints is JSON."""
+    finished = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    if finished.returncode:
+        raise RuntimeError(f"python {' '.join(arguments)} failed:\n{finished.stderr}")
+    return json.loads(finished.stdout.splitlines()[-1])

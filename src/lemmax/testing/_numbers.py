@@ -1,0 +1,57 @@
+"""Random numbers, comparisons and the sentences of failed checks."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+Key = int | Array
+"""A seed, or a key of `jax.random`."""
+
+
+def generator(key: Key) -> np.random.Generator:
+    """NumPy's generator from a seed or a JAX key: drawing from it compiles nothing."""
+    if isinstance(key, int):
+        return np.random.default_rng(key)
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key) if typed else key))
+
+
+def normal_like(rng: np.random.Generator, tree: PyTree) -> PyTree:
+    """A pytree of the same shapes, its entries standard normal and float64."""
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(jnp.shape(leaf))), tree)
+
+
+def flat(tree: PyTree) -> np.ndarray:
+    """All entries of a pytree, one after the other."""
+    leaves = [np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves) if leaves else np.zeros(0)
+
+
+def require(condition: Any, sentence: str) -> None:
+    """Raise the sentence as an AssertionError unless the condition holds."""
+    if not bool(condition):
+        raise AssertionError(sentence)
+
+
+def require_close(
+    actual: PyTree, expected: PyTree, rtol: float, what: str, scale: float = 0.0
+) -> None:
+    """Compare in the Euclidean norm, relative to the larger of ``|expected|`` and ``scale``."""
+    have, want = flat(actual), flat(expected)
+    require(
+        have.shape == want.shape,
+        f"{what} has {have.size} entries, but {want.size} are expected.",
+    )
+    error = float(np.linalg.norm(have - want))
+    size = max(float(np.linalg.norm(want)), scale)
+    relative = error / size if size > 0 else (0.0 if error == 0 else math.inf)
+    # Written so that NaN fails.
+    require(
+        relative <= rtol,
+        f"{what}: the relative error is {relative:.1e}, more than the {rtol:.1e} allowed "
+        f"(a difference of norm {error:.3e}, where the expected value has norm {size:.3e}).",
+    )

@@ -1,0 +1,227 @@
+"""Laws of smooth maps and of their damped solves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from .._typing import Parameters
+from ..covectors import AbstractCovector, DenseCovector
+from ..maps import AbstractMap
+from ._numbers import Key, flat, generator, normal_like, require, require_close
+from ._reference import damped_solve, exact, import_mpmath
+
+
+def check_map(
+    map: AbstractMap,
+    x: Parameters,
+    key: Key,
+    covector: AbstractCovector | None = None,
+    formula: Callable[[Parameters], PyTree] | None = None,
+    dampings: Sequence[float] = (1.0, 1e-3, 1e-6),
+    rtol: float = 1e-8,
+) -> None:
+    """Check derivatives and damped solves of a map against automatic differentiation.
+
+    - `jvp`, `vjp` and `gram` are products with the Jacobian J, and the error of the first-order
+      expansion falls with the square of the step.
+    - `direction` and `solve` agree with a dense solve in 60 digits.
+    - The projection norms agree with the dense SVD of J, and are ordered.
+    - Without damping the direction is ``pinv(J) v``.
+    - A zero covector has a zero direction, not NaN.
+
+    Parameters
+    ----------
+    map : AbstractMap
+        What to check.
+    x : pytree of arrays
+        Where. The number of parameters cubed should be small, and the nonzero singular values of
+        J not too far apart: the reference starts from J in float64.
+    key : int or JAX key
+        Source of the random numbers.
+    covector : AbstractCovector, optional
+        What to precondition; random and dense if not given.
+    formula : callable, optional
+        The map written out, ``formula(x)`` dense. If it is given, `map` must agree with it, and
+        J is its Jacobian; otherwise the Jacobian of ``map(x).dense()``.
+    dampings : sequence of floats
+        Positive dampings to check at, in addition to 0.
+    rtol : float
+        Relative error to allow.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message gives the numbers.
+    ImportError
+        If mpmath is missing: ``pip install 'lemmax[testing]'``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> from lemmax.testing import check_map
+    >>> x = np.random.default_rng(0).standard_normal((3, 2))
+    >>> check_map(lm.maps.PSD(3, rank=2), x, key=1, formula=lambda x: x @ x.T)
+    """
+    import_mpmath()
+    rng = generator(key)
+    with jax.enable_x64(True):
+        x = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), x)
+        written = (lambda u: map(u).dense()) if formula is None else formula
+        if covector is None:
+            covector = DenseCovector(normal_like(rng, jax.eval_shape(written, x)))
+        laws = _Laws(map, written, x, covector, rng, rtol)
+        laws.derivatives()
+        for damping in dampings:
+            laws.solves(damping)
+        laws.without_damping()
+        laws.zero_covector(dampings[0])
+
+
+class _Laws:
+    """The checks of one map at one point, and the reference they share."""
+
+    def __init__(
+        self,
+        map: AbstractMap,
+        written: Callable[[Parameters], PyTree],
+        x: Parameters,
+        covector: AbstractCovector,
+        rng: np.random.Generator,
+        rtol: float,
+    ):
+        self.map, self.name, self.x, self.rtol = map, type(map).__name__, x, rtol
+        self.covector, self.v = covector, flat(covector.dense())
+        start, unravel = ravel_pytree(x)
+        self.written = jax.jit(lambda u: ravel_pytree(written(unravel(u)))[0])
+        self.jacobian = np.asarray(jax.jit(jax.jacfwd(self.written))(start))
+        self.dx, self.g = normal_like(rng, x), normal_like(rng, x)
+        self.left, self.singular, _ = np.linalg.svd(self.jacobian, full_matrices=False)
+        with import_mpmath().workdps(60):
+            digits = exact(self.jacobian)
+            self.gram = digits.T @ digits
+            both = np.stack([digits.T @ exact(self.v), exact(flat(self.g))], axis=1)
+            self.right_hand_sides = both
+
+    def derivatives(self) -> None:
+        """F, J dx, J'v and J'J dx; the first-order expansion."""
+        start, change = ravel_pytree(self.x)[0], ravel_pytree(self.dx)[0]
+        value = self.written(start)
+        forward = jax.jvp(self.written, (start,), (change,))[1]
+        backward = jax.vjp(self.written, start)[1](jnp.asarray(self.v))[0]
+        have = _linear_parts(self.map, self.x, self.dx, self.covector)
+        scale = float(np.linalg.norm(self.jacobian))
+        self._close(have[0], value, "the point")
+        self._close(have[1], forward, "jvp", scale * np.linalg.norm(change))
+        self._close(have[2], backward, "vjp", scale * np.linalg.norm(self.v))
+        gram = self.jacobian.T @ (self.jacobian @ np.asarray(change))
+        self._close(have[3], gram, "gram", scale**2 * np.linalg.norm(change))
+
+        first_order = flat(have[1])
+        size = float(np.linalg.norm(value)) + float(np.linalg.norm(first_order))
+
+        def error(t):
+            moved = np.asarray(self.written(start + t * change))
+            return float(np.linalg.norm(moved - np.asarray(value) - t * first_order))
+
+        # A tenth of the step must leave a hundredth of the error, up to higher orders.
+        t = 1e-3 * min(1.0, 1 / float(np.linalg.norm(change)))
+        long, short = error(t), error(t / 10)
+        require(
+            short <= long / 50 + 1e-14 * size,
+            f"{self.name}.jvp: a step of {t:.1e} leaves a first-order error of {long:.3e}, a tenth "
+            f"of it {short:.3e}, where about {long / 100:.3e} is expected.",
+        )
+
+    def solves(self, damping: float) -> None:
+        """`direction` and `solve` against many digits, projection norms against the SVD."""
+        have, direction, solved = self._precondition(self.covector, damping, self.g)
+        wanted = damped_solve(self.gram, damping, self.right_hand_sides)
+        at = f"at damping {damping:g}"
+        require(not bool(have.failed), f"{self.name}.precondition reports failure {at}.")
+        self._close(have.direction, wanted[:, 0], f"precondition {at}")
+        self._close(direction, wanted[:, 0], f"direction {at}")
+        self._close(solved, wanted[:, 1], f"solve {at}")
+        self._projections(have.projections, damping)
+
+    def without_damping(self) -> None:
+        """The pseudo-inverse."""
+        pseudo_inverse = np.linalg.pinv(self.jacobian, rcond=1e-11)
+        _, unravel = ravel_pytree(self.x)
+        in_range = unravel(jnp.asarray(self.jacobian.T @ self.v))
+        have, direction, solved = self._precondition(self.covector, 0.0, in_range)
+        wanted = pseudo_inverse @ self.v
+        # Of a covector orthogonal to the range only rounding errors are left.
+        scale = 1e-6 * float(np.linalg.norm(pseudo_inverse) * np.linalg.norm(self.v))
+        self._close(have.direction, wanted, "precondition without damping", scale)
+        self._close(direction, wanted, "direction without damping", scale)
+        self._close(solved, wanted, "solve without damping, in the range of J'", scale)
+        self._projections(have.projections, 0.0)
+
+    def zero_covector(self, damping: float) -> None:
+        """Nothing comes from nothing."""
+        zero = jax.tree.map(jnp.zeros_like, self.covector)
+        for level in (damping, 0.0):
+            have, _, solved = self._precondition(zero, level, jax.tree.map(jnp.zeros_like, self.x))
+            for what, tree in (
+                ("precondition", (have.direction, have.projections)),
+                ("solve", solved),
+            ):
+                entries = flat(tree)
+                require(
+                    np.all(entries == 0),
+                    f"{self.name}.{what} at damping {level:g} makes {entries} of zero.",
+                )
+
+    def _projections(self, projections: Any, damping: float) -> None:
+        cut = 1e-11 * self.singular[0]
+        inside = self.singular > cut
+        squares = (self.left.T @ self.v)[inside] ** 2
+        kept = self.singular[inside] ** 2 / (self.singular[inside] ** 2 + damping)
+        size = float(np.sum(self.v**2))
+        for field, weight in (("range", 1.0), ("damped", kept), ("projected", kept**2)):
+            self._close(
+                getattr(projections, field),
+                np.sum(weight * squares),
+                f"projections.{field} at damping {damping:g}",
+                1e-6 * size,
+            )
+        least, middle, most = (
+            float(part) for part in (projections.projected, projections.damped, projections.range)
+        )
+        slack = self.rtol * size
+        require(
+            0 <= least <= middle + slack and middle <= most + slack and most <= size + slack,
+            f"{self.name}: at damping {damping:g} the projection norms {least:.9g} (projected), "
+            f"{middle:.9g} (damped), {most:.9g} (range) and {size:.9g} (all of v) are out of order.",
+        )
+
+    def _precondition(self, covector: AbstractCovector, damping: float, g: Parameters) -> Any:
+        return _damped_parts(self.map, self.x, covector, jnp.asarray(damping), g)
+
+    def _close(self, actual: PyTree, expected: PyTree, what: str, scale: float = 0.0) -> None:
+        require_close(actual, expected, self.rtol, f"{self.name}, {what}", float(scale))
+
+
+@eqx.filter_jit
+def _linear_parts(
+    map: AbstractMap, x: Parameters, dx: Parameters, covector: AbstractCovector
+) -> tuple[PyTree, ...]:
+    return map(x).dense(), map.jvp(x, dx), map.vjp(x, covector), map.gram(x, dx)
+
+
+@eqx.filter_jit
+def _damped_parts(
+    map: AbstractMap, x: Parameters, covector: AbstractCovector, damping: Array, g: Parameters
+) -> tuple[PyTree, ...]:
+    return (
+        map.precondition(x, damping, covector),
+        map.direction(x, damping, covector),
+        map.solve(x, damping, g),
+    )

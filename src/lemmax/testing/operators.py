@@ -1,0 +1,170 @@
+"""Laws of measurement operators and of the covectors they hand back."""
+
+import string
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..covectors import AbstractCovector, DenseCovector
+from ..operators import AbstractOperator
+from ..points import AbstractPoint, DensePoint
+from ._numbers import Key, flat, generator, normal_like, require, require_close
+
+
+def check_operator(
+    operator: AbstractOperator, point: AbstractPoint, key: Key, rtol: float = 1e-12
+) -> None:
+    """Check that an operator is linear and its adjoint is one.
+
+    For random observations s and ``V = adjoint(s)`` it must hold that
+    ``<V, point> = <s, measure(point)>``. A factored point and its dense form must give the same
+    observations, and V must pass `check_covector`.
+
+    Parameters
+    ----------
+    operator : AbstractOperator
+        What to check.
+    point : AbstractPoint
+        A point that it measures, factored if the operator treats factored points by themselves.
+    key : int or JAX key
+        Source of the random numbers.
+    rtol : float
+        Relative error that counts as rounding.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message gives the numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> from lemmax.testing import check_operator
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
+    >>> point = lm.points.KruskalPoint(factors)
+    >>> check_operator(lm.operators.Dense(rng.standard_normal((7, 3, 4))), point, key=1)
+    """
+    name, rng = type(operator).__name__, generator(key)
+    with jax.enable_x64(True):
+        point = jax.tree.map(jnp.asarray, point)
+        observed = operator.measure(point)
+        shape = operator.observation_shape
+        require(
+            shape is None or tuple(shape) == observed.shape,
+            f"{name} announces observations of shape {shape}, but measures {observed.shape}.",
+        )
+        dense = point.dense()
+        require_close(
+            operator.measure(DensePoint(dense)), observed, rtol, f"{name}.measure of a dense point"
+        )
+        opposite = DensePoint(jax.tree.map(lambda leaf: -2 * leaf, dense))
+        require_close(
+            operator.measure(opposite), -2 * observed, rtol, f"{name}.measure of -2 times a point"
+        )
+
+        data = normal_like(rng, observed)
+        residual, adjoint = operator.residual(point, data)
+        require_close(residual, observed - data, rtol, f"{name}.residual")
+        for _ in range(3):
+            s = normal_like(rng, observed)
+            covector = adjoint(s)
+            terms = flat(covector.dense()) * flat(dense)
+            require_close(
+                np.sum(terms),
+                np.sum(flat(s) * flat(observed)),
+                rtol,
+                f"{name}: <adjoint(s), point> against <s, measure(point)>",
+                scale=float(np.sum(np.abs(terms))),
+            )
+            require_close(operator.adjoint(s).dense(), covector.dense(), rtol, f"{name}.adjoint")
+        if isinstance(dense, jax.Array) and dense.ndim > 1:
+            check_covector(covector, rng.integers(2**31).item(), rtol)
+
+
+def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) -> None:
+    """Check a covector's products with thin matrices against plain sums over its entries.
+
+    Parameters
+    ----------
+    covector : AbstractCovector
+        What to check; of a matrix or tensor.
+    key : int or JAX key
+        Source of the random numbers.
+    rtol : float
+        Relative error that counts as rounding.
+
+    Raises
+    ------
+    AssertionError
+        If a product is wrong; the message gives the numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> from lemmax.testing import check_covector
+    >>> core = np.random.default_rng(0).standard_normal((1, 2, 2))
+    >>> bases = np.eye(3)[:, :1], np.eye(4)[:, :2], np.eye(5)[:, 1:3]
+    >>> check_covector(lm.covectors.TuckerCovector(core, bases), key=1)
+    """
+    name, rng = type(covector).__name__, generator(key)
+    with jax.enable_x64(True):
+        covector = jax.tree.map(jnp.asarray, covector)
+        dense = np.asarray(covector.dense())
+        order = dense.ndim
+        rank = 2
+        matrices = tuple(jnp.asarray(rng.standard_normal((d, rank))) for d in dense.shape)
+        for skip in (None, *range(order)):
+            require_close(
+                covector.contract(matrices, skip),
+                _contract(dense, matrices, skip),
+                rtol,
+                f"{name}.contract with skip={skip}",
+            )
+        for mode in range(order):
+            require_close(
+                covector.mttkrp(matrices, mode),
+                _mttkrp(dense, matrices, mode),
+                rtol,
+                f"{name}.mttkrp along mode {mode}",
+            )
+        if len(set(dense.shape)) > 1:
+            return
+        same = (matrices[0],) * order
+        unfolded = [np.moveaxis(_contract(dense, same, n), n, 0) for n in range(order)]
+        require_close(
+            covector.contract_all_but_one(matrices[0]),
+            sum(u.reshape(u.shape[0], -1) for u in unfolded),
+            rtol,
+            f"{name}.contract_all_but_one",
+        )
+        require_close(
+            covector.mttkrp_in_every_mode(matrices[0]),
+            sum(_mttkrp(dense, same, n) for n in range(order)),
+            rtol,
+            f"{name}.mttkrp_in_every_mode",
+        )
+        if isinstance(covector, DenseCovector) and covector.symmetric:
+            for mode in range(1, order):
+                require_close(
+                    np.swapaxes(dense, 0, mode), dense, rtol, f"{name} said to be symmetric"
+                )
+
+
+def _contract(dense: np.ndarray, matrices: tuple[Array, ...], skip: int | None) -> np.ndarray:
+    modes, new = string.ascii_lowercase[: dense.ndim], string.ascii_uppercase
+    kept = [k for k in range(dense.ndim) if k != skip]
+    result = "".join(modes[k] if k == skip else new[k] for k in range(dense.ndim))
+    terms = ",".join([modes, *(modes[k] + new[k] for k in kept)])
+    return np.einsum(f"{terms}->{result}", dense, *(np.asarray(matrices[k]) for k in kept))
+
+
+def _mttkrp(dense: np.ndarray, factors: tuple[Array, ...], mode: int) -> np.ndarray:
+    modes = string.ascii_lowercase[: dense.ndim]
+    kept = [k for k in range(dense.ndim) if k != mode]
+    terms = ",".join([modes, *(modes[k] + "z" for k in kept)])
+    return np.einsum(f"{terms}->{modes[mode]}z", dense, *(np.asarray(factors[k]) for k in kept))
