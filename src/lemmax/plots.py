@@ -1,11 +1,14 @@
 """Pictures, drawn with matplotlib, which is imported only when one is asked for."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .solve import Result
+
+_LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
 
 
 def convergence(
@@ -44,12 +47,13 @@ def convergence(
             ) from error
         ax = Figure(figsize=(6, 4), layout="constrained").subplots()
     named = {"": results} if isinstance(results, Result) else results
-    for name, result in named.items():
+    # Methods that agree draw over each other; different dashes keep both visible.
+    for (name, result), style in zip(named.items(), itertools.cycle(_LINE_STYLES), strict=False):
         column = result.trace.value if metric is None else result.trace.metrics[metric]
         column = np.asarray(column)
         steps = np.arange(len(column))
         shown = np.where(np.isfinite(column) & (column > 0), column, np.nan)
-        ax.semilogy(steps, shown, label=name, linewidth=1.8)
+        ax.semilogy(steps, shown, label=name, linewidth=2, linestyle=style)
     ax.set_xlabel("steps")
     ax.set_ylabel("objective value" if metric is None else metric)
     ax.grid(True, which="major", alpha=0.3)

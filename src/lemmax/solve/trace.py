@@ -56,4 +56,4 @@ def cut_trace(trace: Trace, rows: int) -> Trace:
 
     On the host, since the device would compile a program for every new number of rows.
     """
-    return jax.tree.map(lambda column: jnp.asarray(np.asarray(column)[:rows]), trace)
+    return jax.tree.map(lambda column: jax.device_put(np.asarray(column)[:rows]), trace)
