@@ -82,10 +82,9 @@ class Composite(eqx.Module):
             ("operator", operator, AbstractOperator),
         ):
             if not isinstance(part, kind):
-                hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
                 raise TypeError(
-                    f"{name} must be one of lemmax's (a subclass of {kind.__name__}); got "
-                    f"{part!r}.{hint}"
+                    f"{name} must be one of lemmax's (an instance of {kind.__name__}); got "
+                    f"{describe(part)}"
                 )
         self.loss, self.map, self.operator = loss, map, operator
         self.data = _prepare_data(data, loss)
@@ -131,6 +130,15 @@ class Composite(eqx.Module):
                 f"The map's function returns arrays of shape {made}, but {wanted} is needed to "
                 "fit the data or the operator."
             )
+
+
+def describe(thing: Any) -> str:
+    """What a misplaced argument is, in a few words."""
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}: did you mean {thing.__name__}()?"
+    if callable(thing) and hasattr(thing, "__name__"):
+        return f"the function {thing.__name__}: did you mean {thing.__name__}()?"
+    return f"a {type(thing).__name__}"
 
 
 def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:

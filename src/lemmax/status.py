@@ -41,7 +41,8 @@ class Status(enum.IntEnum):
 _MESSAGES = {
     Status.RUNNING: "The run has not ended.",
     Status.TARGET_REACHED: (
-        "The value came within tol of the target value, relative to where it began."
+        "The value came within tol of the target value, relative to where it began (or was there, "
+        "up to rounding, from the beginning)."
     ),
     Status.CONVERGED: (
         "The value stopped changing (by more than tol over the window). The step rule knows no "

@@ -43,10 +43,12 @@ class CoreSolution(NamedTuple):
 
 
 class DirectSolver(eqx.Module):
-    """Cholesky of the core matrix; exact pseudo-inverse when the damping is 0.
+    """Cholesky of the core matrix, or an SVD of the core Jacobian where that loses digits.
 
     Cholesky is insensitive to badly scaled columns, and the gauge directions, along which J'J
-    is exactly singular, have been filled in. So it stays accurate at any positive damping.
+    is exactly singular, have been filled in. What remains are columns that nearly coincide in
+    every mode, or more of them than the core has room for: then J'J has further null directions,
+    rounding errors in them are divided by the damping, and a small pivot tells.
     """
 
     def __call__(
@@ -54,16 +56,24 @@ class DirectSolver(eqx.Module):
     ) -> CoreSolution:
         """Solve for ``g = J'v``."""
         flat, unravel = ravel_pytree(g)
-        matrix = system.matrix()
-        damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
-        cholesky = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(damped), True), flat)
 
-        def pseudo_inverse():
+        def from_jacobian():
             left, s, right = thin_svd(system.jacobian())
             return right.T @ (divide_or_zero(s, s**2 + damping) * (left.T @ jnp.ravel(v)))
 
-        usable = jnp.all(jnp.isfinite(cholesky)) & (jnp.asarray(damping) > 0)
-        solution = jax.lax.cond(usable, lambda: cholesky, pseudo_inverse)
+        if v.size < flat.size:
+            solution = from_jacobian()
+        else:
+            matrix = system.matrix()
+            damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+            factor = jnp.linalg.cholesky(damped)
+            smallest = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * jnp.diagonal(damped)
+            usable = jnp.all(jnp.diagonal(factor) ** 2 > smallest) & (jnp.asarray(damping) > 0)
+            solution = jax.lax.cond(
+                usable,
+                lambda: jax.scipy.linalg.cho_solve((factor, True), flat),
+                from_jacobian,
+            )
         failed = ~jnp.all(jnp.isfinite(solution))
         return CoreSolution(unravel(solution), jnp.zeros((), jnp.int32), failed)
 

@@ -16,6 +16,7 @@ from .._linalg import (
     kruskal_to_dense,
     mttkrp,
     outside,
+    outside_rows,
     thin_svd,
     unfold,
 )
@@ -117,14 +118,14 @@ class CP(AbstractMap):
             seen = beyond @ right.T
             outer.append(
                 (seen * divide_or_zero(jnp.ones_like(t), t**2 + damping)[None, :]) @ right
-                + divide_or_zero(beyond - seen @ right, jnp.full_like(beyond, damping))
+                + divide_or_zero(outside_rows(right, beyond), jnp.full_like(beyond, damping))
             )
         inner = tuple(left.T @ part for (left, _, _), part in zip(decompositions, g, strict=True))
         flat, unravel = ravel_pytree(inner)
         _, sigma, right = thin_svd(_core_jacobian(small))
         seen = right @ flat
         core = right.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * seen)
-        rest = flat - right.T @ seen
+        rest = outside_rows(right, flat[None, :])[0]
         core = unravel(core + divide_or_zero(rest, jnp.full_like(rest, damping)))
         return tuple(
             left @ c + o for (left, _, _), c, o in zip(decompositions, core, outer, strict=True)

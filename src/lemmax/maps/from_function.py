@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .._linalg import divide_or_zero, thin_svd
+from .._linalg import divide_or_zero, outside_rows, thin_svd
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
@@ -88,7 +88,7 @@ class FromFunction(AbstractMap):
         _, s, right = thin_svd(self._jacobian(x))
         seen = right @ flat
         inner = right.T @ (divide_or_zero(jnp.ones_like(s), s**2 + damping) * seen)
-        rest = flat - right.T @ seen
+        rest = outside_rows(right, flat[None, :])[0]
         return unravel(inner + divide_or_zero(rest, jnp.full_like(rest, damping)))
 
     def precondition(

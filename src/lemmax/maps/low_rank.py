@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._linalg import divide_or_zero, outside, thin_svd
+from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
@@ -42,7 +42,7 @@ class LowRank(AbstractMap):
     dims: tuple[int, int] = eqx.field(static=True)
     rank: int = eqx.field(static=True)
 
-    def __init__(self, shape: tuple[int, int], rank: int):
+    def __init__(self, shape: tuple[int, ...], rank: int):
         if len(shape) != 2:
             raise ValueError(f"LowRank makes matrices, so shape has two entries; got {shape}.")
         check_positive(rows=shape[0], columns=shape[1], rank=rank)
@@ -99,7 +99,7 @@ class LowRank(AbstractMap):
         def assemble(basis, solved, rotated, s, right, full):
             scale = jnp.broadcast_to(s[None, :] ** 2 + damping, rotated.shape)
             beyond = divide_or_zero(outside(basis, rotated), scale)
-            unseen = full - rotated @ right  # not empty if rank exceeds a dimension
+            unseen = outside_rows(right, full)  # not empty if rank exceeds a dimension
             return (basis @ solved + beyond) @ right + divide_or_zero(
                 unseen, jnp.full_like(unseen, damping)
             )

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._linalg import divide_or_zero, outside, thin_svd
+from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
@@ -91,7 +91,7 @@ class PSD(AbstractMap):
         beyond = divide_or_zero(
             beyond, jnp.broadcast_to(2 * s[None, :] ** 2 + damping, beyond.shape)
         )
-        unseen = g - rotated @ right  # not empty if rank > dim
+        unseen = outside_rows(right, g)  # not empty if rank > dim
         return (left @ solved + beyond) @ right + divide_or_zero(
             unseen, jnp.full_like(unseen, damping)
         )

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._linalg import divide_or_zero, khatri_rao, kruskal_to_dense, outside, thin_svd
+from .._linalg import divide_or_zero, khatri_rao, kruskal_to_dense, outside, outside_rows, thin_svd
 from .._tree import tree_dot
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector, DenseCovector
@@ -94,12 +94,12 @@ class SymmetricCP(AbstractMap):
         seen = beyond @ powers.T
         inverse = divide_or_zero(jnp.ones_like(t), self.order * t**2 + damping)
         outer = (seen * inverse[None, :]) @ powers
-        outer = outer + divide_or_zero(beyond - seen @ powers, jnp.full_like(beyond, damping))
+        outer = outer + divide_or_zero(outside_rows(powers, beyond), jnp.full_like(beyond, damping))
         _, sigma, basis = thin_svd(self._core_jacobian(small))
         flat = jnp.ravel(left.T @ g)
         inside = basis @ flat
         core = basis.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * inside)
-        rest = flat - basis.T @ inside
+        rest = outside_rows(basis, flat[None, :])[0]
         core = core + divide_or_zero(rest, jnp.full_like(rest, damping))
         return left @ core.reshape(small.shape) + outer
 

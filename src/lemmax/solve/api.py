@@ -21,7 +21,7 @@ from .._dtype import (
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
-from ..problem import Composite
+from ..problem import Composite, describe
 from ..status import SolveError, Status
 from .loop import Carry, Metrics, Plan, advance, start, visit
 from .progress import no_progress_bar, progress_bar
@@ -280,10 +280,13 @@ def _is_numpy(x0: Parameters) -> bool:
 
 def _check_arguments(problem: Any, method: Any, max_steps: int, tol: float, every: int) -> None:
     if not isinstance(problem, Composite):
-        raise TypeError(f"The first argument of solve is a Composite problem; got {problem!r}.")
+        raise TypeError(
+            f"The first argument of solve is a Composite problem; got {describe(problem)}"
+        )
     if not isinstance(method, AbstractMethod):
         raise TypeError(
-            f"The second argument of solve is a method such as lm.methods.lmm(); got {method!r}."
+            f"The second argument of solve is a method such as lm.methods.lmm(); got "
+            f"{describe(method)}"
         )
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 0:
         raise ValueError(f"max_steps must be a whole number of at least 0; got {max_steps!r}.")

@@ -75,7 +75,8 @@ def judge_value(
 
     window_ends = (step > 0) & (step % jnp.asarray(stopping.window) == 0)
     if has_target:
-        done, name_of_done = gap <= tol * start, Status.TARGET_REACHED
+        there_already = (step == 0) & (gap <= progress.rounding)
+        done, name_of_done = (gap <= tol * start) | there_already, Status.TARGET_REACHED
         stalled = window_ends & (best > _STALL * progress.mark)
         name_of_stall = jnp.where(
             best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED

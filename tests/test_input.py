@@ -1,0 +1,170 @@
+"""Bad input gets a sentence, before anything is compiled, and nothing is modified."""
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax.experiments.instances import psd_sensing
+
+ONES = np.ones
+
+
+def psd_problem(**changes):
+    parts = {
+        "loss": lm.losses.L1(),
+        "map": lm.maps.PSD(4, 2),
+        "operator": lm.operators.Dense(ONES((7, 4, 4))),
+        "data": ONES(7),
+    }
+    return lm.Composite(**{**parts, **changes})
+
+
+def with_nan(array):
+    array = np.array(array)
+    array.flat[0] = np.nan
+    return array
+
+
+def solve(x0, **options):
+    return lm.solve(psd_problem(), lm.methods.lmm(), x0, **options)
+
+
+BAD = {
+    "data shape": (lambda: psd_problem(data=ONES(6)), r"observations of shape \(7,\).*\(6,\)"),
+    "data rank": (lambda: psd_problem(data=ONES((7, 1))), r"shape \(7, 1\)"),
+    "data NaN": (lambda: psd_problem(data=with_nan(ONES(7))), r"1 entries that are NaN"),
+    "data infinite": (lambda: psd_problem(data=ONES(7) * np.inf), r"7 entries that are NaN or inf"),
+    "data empty": (lambda: psd_problem(data=ONES(0)), r"The data are empty"),
+    "operator and map": (
+        lambda: psd_problem(map=lm.maps.PSD(5, 2)),
+        r"map makes points of shape \(5, 5\).*Dense measures points of shape \(4, 4\)",
+    ),
+    "identity data": (
+        lambda: lm.Composite(lm.losses.L2(), lm.maps.PSD(4, 2), data=ONES((4, 3))),
+        r"observations of shape \(4, 4\).*\(4, 3\)",
+    ),
+    "weights shape": (
+        lambda: psd_problem(loss=lm.losses.L1(weights=ONES(3))),
+        r"weights of shape \(3,\).*do not fit.*\(7,\)",
+    ),
+    "weights negative": (lambda: lm.losses.L1(weights=-ONES(3)), r"not negative"),
+    "operator empty": (lambda: lm.operators.Dense(ONES((0, 4, 4))), r"non-empty array"),
+    "operator vector": (lambda: lm.operators.Dense(ONES(4)), r"shape \(m, \.\.\.\)"),
+    "operator not square": (
+        lambda: lm.operators.SymmetricDense(ONES((7, 4, 3))),
+        r"\(m, d, d\).*Use Dense",
+    ),
+    "packed size": (
+        lambda: lm.operators.SymmetricDense.from_packed(ONES((7, 9)), 4),
+        r"10 distinct entries.*\(m, 10\)",
+    ),
+    "rank 0": (lambda: lm.maps.PSD(4, 0), r"rank must be a whole number of at least 1; got 0"),
+    "dimension -1": (lambda: lm.maps.Square(-1), r"dim must be a whole number"),
+    "matrix as tensor": (lambda: lm.maps.CP((4, 4), 2), r"order 3 or more.*Use LowRank"),
+    "order 2": (lambda: lm.maps.SymmetricCP(4, 2, order=2), r"order 3 or more.*Use PSD"),
+    "LowRank shape": (lambda: lm.maps.LowRank((4, 4, 4), 2), r"two entries"),
+    "Huber threshold": (lambda: lm.losses.Huber(0.0), r"must be positive"),
+    "quantile level": (lambda: lm.losses.Quantile(1.0), r"between 0 and 1"),
+    "x0 shape": (lambda: solve(ONES((4, 3))), r"PSD takes parameters of shape \(4, 2\).*\(4, 3\)"),
+    "x0 structure": (lambda: solve((ONES((4, 2)),)), r"PSD takes parameters"),
+    "x0 NaN": (lambda: solve(with_nan(ONES((4, 2)))), r"x0 holds entries that are NaN"),
+    "max_steps": (lambda: solve(ONES((4, 2)), max_steps=-1), r"max_steps must be a whole number"),
+    "tol": (lambda: solve(ONES((4, 2)), tol=-1.0), r"tol must not be negative"),
+    "every": (lambda: solve(ONES((4, 2)), every=0), r"every must be a whole number"),
+    "damping without target": (
+        lambda: lm.methods.lmm(lm.steps.Geometric(1e-2, 0.9)),
+        r"damping.SuitedToLoss follows the gap.*steps.Geometric knows no target",
+    ),
+    "function's output": (
+        lambda: lm.solve(
+            lm.Composite(lm.losses.L1(), lm.maps.FromFunction(lambda x: x[:, None]), data=ONES(3)),
+            lm.methods.lmm(),
+            ONES(3),
+        ),
+        r"returns arrays of shape \(3, 1\), but \(3,\) is needed",
+    ),
+    "Kruskal factors": (
+        lambda: lm.points.KruskalPoint((ONES((3, 2)), ONES((3, 1)))),
+        r"same number of columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gets_a_sentence(name):
+    provoke, sentence = BAD[name]
+    with pytest.raises(ValueError, match=sentence):
+        provoke()
+
+
+def test_what_cannot_fit_is_refused_with_the_number_of_bytes():
+    factor = np.ones((200_000, 1))
+    huge = lm.points.KruskalPoint((factor,) * 3)
+    message = r"needs 64,000,000,000,000,000 bytes"
+    with pytest.raises(MemoryError, match=message):
+        huge.dense()
+    with pytest.raises(MemoryError, match=message):
+        # l1 needs every entry, so the factored target would have to be formed.
+        lm.Composite(lm.losses.L1(), lm.maps.SymmetricCP(200_000, 1), data=huge)
+    lm.Composite(lm.losses.L2(), lm.maps.SymmetricCP(200_000, 1), data=huge)
+
+
+WRONG_KINDS = """
+import lemmax as lm
+import numpy as np
+
+def sentence(provoke):
+    try:
+        provoke()
+    except TypeError as error:
+        print(error)
+
+sentence(lambda: lm.Composite(lm.losses.L1, lm.maps.Square(2), data=np.ones(2)))
+sentence(lambda: lm.Composite(lm.losses.L1(), "square", data=np.ones(2)))
+problem = lm.Composite(lm.losses.L1(), lm.maps.Square(2), data=np.ones(2))
+sentence(lambda: lm.solve(problem, lm.methods.lmm, np.ones(2)))
+sentence(lambda: lm.solve(lm.methods.lmm(), problem, np.ones(2)))
+"""
+
+
+def test_wrong_kinds_of_things():
+    """In a process of its own, since under pytest the type annotations are checked first."""
+    done = subprocess.run(
+        [sys.executable, "-c", WRONG_KINDS], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.strip().splitlines()
+    assert len(lines) == 4
+    assert "the class L1: did you mean L1()?" in lines[0]
+    assert lines[1].startswith("map must be one of lemmax's")
+    assert "method such as lm.methods.lmm(); got the function lmm: did you" in lines[2]
+    assert "first argument of solve is a Composite" in lines[3]
+
+
+def test_the_callers_arrays_are_not_modified():
+    instance = psd_sensing(0, dim=6, rank=2, measurements=40)
+    x0 = instance.x0.copy()
+    array, data = np.random.default_rng(0).standard_normal((9, 4, 4)), np.ones(9)
+    kept_array, kept_data = array.copy(), data.copy()
+    problem = psd_problem(operator=lm.operators.SymmetricDense(array), data=data)
+    lm.solve(problem, lm.methods.lmm(), np.ones((4, 2)), max_steps=3)
+    lm.solve(instance.problem, lm.methods.lmm(), instance.x0, max_steps=3)
+    np.testing.assert_array_equal(instance.x0, x0)
+    np.testing.assert_array_equal(array, kept_array)
+    np.testing.assert_array_equal(data, kept_data)
+
+
+def test_the_operator_does_not_follow_later_changes_of_the_callers_array():
+    array = np.ones((3, 2, 2))
+    operator = lm.operators.Dense(array)
+    array[:] = 0
+    assert jnp.all(operator.matrix == 1)
+
+
+def test_lists_and_integers_are_welcome():
+    problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), data=[1, 4])
+    result = lm.solve(problem, lm.methods.lmm(), np.array([1, 1]))
+    np.testing.assert_allclose(result.point.dense(), [1, 4], rtol=1e-6)
