@@ -1,0 +1,65 @@
+"""The README's code, the demo, and the pictures."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import lemmax as lm
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def test_readme_code_runs_as_pasted(tmp_path):
+    """One process without x64 mode, as a newcomer has it."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout
+    assert "TARGET_REACHED" in printed
+    assert "CONVERGED" in printed
+    errors = [float(number) for number in re.findall(r"\d\.\d+e-\d+$", printed, re.MULTILINE)]
+    assert len(errors) == 2
+    assert max(errors) < 1e-9
+    assert (tmp_path / "convergence.png").stat().st_size > 1000
+
+
+def test_demo_draws_and_tells(tmp_path):
+    from lemmax.cli.app import app
+
+    out = tmp_path / "pictures"
+    done = CliRunner().invoke(app, ["demo", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("Gauss-Newton") == 3
+    assert [path.name for path in out.iterdir()] == ["demo.png"]
+    assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_refuses_an_impossible_folder(tmp_path):
+    from lemmax.cli.app import app
+
+    (tmp_path / "file").write_text("in the way")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert done.exit_code == 2
+    assert "Cannot write to" in done.output
+
+
+def test_convergence_picture_shows_the_trace():
+    problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), data=jnp.array([4.0, 0.0]))
+    runs = {
+        name: lm.solve(problem, method, jnp.ones(2), max_steps=9, tol=0)
+        for name, method in (("a", lm.methods.lmm()), ("b", lm.methods.polyak_subgradient()))
+    }
+    ax = lm.plots.convergence(runs)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), runs["a"].trace.value)
+    with pytest.raises(KeyError):
+        lm.plots.convergence(runs, metric="no such metric")
