@@ -23,6 +23,25 @@ def thin_svd(a: Float[Array, "d r"]) -> tuple[Array, Array, Array]:
     return left, jnp.where(s > cut, s, 0), right
 
 
+def coordinates_in(left: Array, s: Array, a: Array) -> Array:
+    """The small factor ``U'a = diag(s) Q'`` of a thin SVD, accurate column by column.
+
+    Taken from a itself: the SVD's own ``diag(s) Q'`` has errors relative to the largest column in
+    every column, and leaves noise in one that is exactly zero.
+    """
+    return jnp.where(s[:, None] > 0, left.T @ a, 0)
+
+
+def outside_rows(rows: Float[Array, "p r"], a: Float[Array, "k r"]) -> Float[Array, "k r"]:
+    """The part of each row of ``a`` orthogonal to orthonormal rows.
+
+    Exactly zero if those are complete: a rounding error there would be divided by the damping.
+    """
+    if rows.shape[0] == rows.shape[1]:
+        return jnp.zeros_like(a)
+    return a - (a @ rows.T) @ rows
+
+
 def outside(basis: Float[Array, "d p"], a: Float[Array, "d k"]) -> Float[Array, "d k"]:
     """The part of ``a`` orthogonal to an orthonormal basis; projected twice for accuracy."""
     for _ in range(2):

@@ -64,20 +64,19 @@ def _run(console: Console, contest: demo_contests.Contest) -> dict[str, lm.Resul
 
 def _table(contest: demo_contests.Contest, results: dict[str, lm.Result]) -> Table:
     table = Table(title=contest.title, caption=contest.remark, title_justify="left")
-    table.add_column("method")
-    for column in ("start", "largest", "end", "steps to 1e-10", "ms per step", "s compiling"):
+    table.add_column("method", no_wrap=True)
+    for column in ("largest error", "last error", "steps to 1e-10", "ms/step", "compiling"):
         table.add_column(column, justify="right")
     for name, result in results.items():
         error = np.asarray(result.trace.metrics[demo_contests.ERROR])
         hit = np.flatnonzero(error <= 1e-10)
         table.add_row(
             name,
-            f"{error[0]:.1e}",
             f"{np.max(error):.1e}",
             f"{error[-1]:.1e}",
             str(hit[0]) if hit.size else "never",
             f"{1e3 * result.seconds / max(int(result.steps), 1):.2f}",
-            f"{result.compile_seconds:.1f}",
+            f"{result.compile_seconds:.1f} s",
         )
     return table
 

@@ -150,11 +150,13 @@ def conjugate_gradients(
         scaled = precondition(residual)
         new_energy = tree_dot(residual, scaled)
         search = tree_move(scaled, -new_energy / energy, search)
-        go_on = curved & (new_energy > 0) & (tree_norm(residual) > tol)
+        # What the preconditioner cannot see stays in the residual: its energy is watched too.
+        go_on = curved & (new_energy > least) & (tree_norm(residual) > tol)
         return count + 1, c, residual, search, new_energy, go_on
 
     scaled = precondition(unit)
     energy = tree_dot(unit, scaled)
+    least = float(jnp.finfo(dtype).eps) ** 2 * energy
     zero = jax.tree.map(jnp.zeros_like, unit)
     start = (jnp.zeros((), jnp.int32), zero, unit, scaled, energy, energy > 0)
     count, solution, *_ = jax.lax.while_loop(
@@ -170,13 +172,16 @@ def conjugate_gradients(
 def inverse_from_the_right(matrix: Array, damping: RealLike) -> Callable[[Array], Array]:
     """``c -> c (matrix + damping)^-1`` for a semidefinite matrix, as a preconditioner.
 
-    Decomposed once. Eigenvalues are kept above rounding level, so that a singular matrix without
-    damping (an unused column) makes no infinities.
+    Decomposed once, and scaled to unit diagonal first, so that badly scaled columns do no harm.
+    Without damping it is a pseudo-inverse: an unused column makes no infinities.
     """
-    values, vectors = jnp.linalg.eigh(matrix)
-    floor = jnp.finfo(matrix.dtype).eps * matrix.shape[0] * values[-1:]
-    kept = jnp.maximum(values, floor) + damping
-    inverse = (vectors * divide_or_zero(jnp.ones_like(kept), kept)[None, :]) @ vectors.T
+    damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    diagonal = jnp.diagonal(damped)
+    scale = divide_or_zero(jnp.ones_like(diagonal), jnp.sqrt(diagonal))
+    both = scale[:, None] * scale[None, :]
+    values, vectors = jnp.linalg.eigh(both * damped)
+    kept = jnp.where(values > jnp.finfo(matrix.dtype).eps * matrix.shape[0], values, 0)
+    inverse = both * ((vectors * divide_or_zero(jnp.ones_like(kept), kept)[None, :]) @ vectors.T)
     return lambda c: c @ inverse
 
 

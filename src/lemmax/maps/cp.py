@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._linalg import (
+    coordinates_in,
     divide_or_zero,
     khatri_rao,
     kruskal_to_dense,
@@ -110,7 +111,10 @@ class CP(AbstractMap):
         A dense eigendecomposition of the core, since g may have parts in the gauge null space.
         """
         decompositions = [thin_svd(factor) for factor in x]
-        small = tuple(s[:, None] * right for _, s, right in decompositions)
+        small = tuple(
+            coordinates_in(left, s, factor)
+            for (left, s, _), factor in zip(decompositions, x, strict=True)
+        )
         outer = []
         for mode, (left, _, _) in enumerate(decompositions):
             _, t, right = thin_svd(khatri_rao(_others(small, mode)))
@@ -137,7 +141,10 @@ class CP(AbstractMap):
         """Closed forms outside the factors' ranges, the core system inside."""
         decompositions = [thin_svd(factor) for factor in x]
         bases = tuple(left for left, _, _ in decompositions)
-        small = tuple(s[:, None] * right for _, s, right in decompositions)
+        small = tuple(
+            coordinates_in(left, s, factor)
+            for (left, s, _), factor in zip(decompositions, x, strict=True)
+        )
 
         outer, spectrum = [], []
         for mode, left in enumerate(bases):

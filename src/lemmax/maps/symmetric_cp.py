@@ -5,7 +5,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._linalg import divide_or_zero, khatri_rao, kruskal_to_dense, outside, outside_rows, thin_svd
+from .._linalg import (
+    coordinates_in,
+    divide_or_zero,
+    khatri_rao,
+    kruskal_to_dense,
+    outside,
+    outside_rows,
+    thin_svd,
+)
 from .._tree import tree_dot
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector, DenseCovector
@@ -87,8 +95,8 @@ class SymmetricCP(AbstractMap):
 
     def solve(self, x: AnyArray, damping: RealLike, g: AnyArray) -> Array:
         """Solve for any right-hand side through the core."""
-        left, s, right = thin_svd(x)
-        small = s[:, None] * right
+        left, s, _ = thin_svd(x)
+        small = coordinates_in(left, s, x)
         _, t, powers = thin_svd(khatri_rao((small,) * (self.order - 1)))
         beyond = outside(left, g)
         seen = beyond @ powers.T
@@ -108,8 +116,8 @@ class SymmetricCP(AbstractMap):
     ) -> Preconditioned:
         """Closed form outside the range of x, the core system inside."""
         n = self.order
-        left, s, right = thin_svd(x)
-        small = s[:, None] * right
+        left, s, _ = thin_svd(x)
+        small = coordinates_in(left, s, x)
         rows = outside(left, covector.contract_all_but_one(left))
         p, t, powers = thin_svd(khatri_rao((small,) * (n - 1)))
         coordinates = rows @ p

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._dtype import (
     as_hyperparameters,
@@ -123,7 +124,7 @@ def solve(
                 "outside of it for those."
             )
         plan, x0 = _plan(problem, method, x0, metrics, stopping, tol, max_steps)
-        carry = advance(plan, start(plan, x0, max_steps + 1), jnp.asarray(max_steps + 1))
+        carry = advance(plan, start(plan, x0, max_steps + 1), _limit(max_steps + 1))
         return _result(plan, carry, float("nan"), float("nan"))
 
     gives_numpy = needs_local_x64(problem, x0) or _is_numpy(x0)
@@ -134,7 +135,7 @@ def solve(
             # A power of two, so that a different max_steps seldom needs another compilation.
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
-            carry = _advance(plan, _start(plan, x0, rows), jnp.asarray(0))
+            carry = _advance(plan, _start(plan, x0, rows), _limit(0))
             compiled = time.perf_counter()
             stops = callback is not None or progress
             carry = _run(plan, carry, max_steps, callback, every if stops else None, report)
@@ -186,7 +187,7 @@ def iterate(
         with precision_context(problem, x0):
             # Only the newest row of the trace is kept.
             carry = _visit(plan, carry)
-            value = float(carry.trace.value[0])
+            value = float(np.asarray(carry.trace.value)[0])
             if int(carry.status) != Status.RUNNING:
                 return
             x = to_numpy(carry.x) if gives_numpy else carry.x
@@ -209,14 +210,14 @@ def _run(
             step = int(carry.step)
             began = time.perf_counter()
             carry = jax.block_until_ready(
-                _advance(plan, carry, jnp.asarray(min(step + chunk, max_steps + 1)))
+                _advance(plan, carry, _limit(min(step + chunk, max_steps + 1)))
             )
             if every is None:
                 if time.perf_counter() - began < _CHUNK_SECONDS / 2:
                     chunk *= 2
                 continue
             step = int(carry.step)
-            value = float(carry.trace.value[max(step - 1, 0)])
+            value = float(np.asarray(carry.trace.value)[max(step - 1, 0)])
             report(step, value)
             if callback is not None and int(carry.status) == Status.RUNNING:
                 snapshot = Snapshot(step, carry.x, value, float(carry.best_value))
@@ -225,6 +226,11 @@ def _run(
     except KeyboardInterrupt:
         return _interrupted(carry)
     return carry
+
+
+def _limit(step: int) -> Array:
+    # Put there without an operation: that would be one more program to compile.
+    return jax.device_put(np.asarray(step, np.int32))
 
 
 def _interrupted(carry: Carry) -> Carry:

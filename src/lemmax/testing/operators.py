@@ -104,12 +104,11 @@ def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) ->
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import lemmax as lm
+    >>> import jax.numpy as jnp
+    >>> from lemmax.covectors import TuckerCovector
     >>> from lemmax.testing import check_covector
-    >>> core = np.random.default_rng(0).standard_normal((1, 2, 2))
-    >>> bases = np.eye(3)[:, :1], np.eye(4)[:, :2], np.eye(5)[:, 1:3]
-    >>> check_covector(lm.covectors.TuckerCovector(core, bases), key=1)
+    >>> bases = jnp.eye(3)[:, :1], jnp.eye(4)[:, :2], jnp.eye(5)[:, 1:3]
+    >>> check_covector(TuckerCovector(jnp.ones((1, 2, 2)), bases), key=1)
     """
     name, rng = type(covector).__name__, generator(key)
     with jax.enable_x64(True):
