@@ -89,7 +89,8 @@ _TREE_AT = {"matrix": _normal(2, 3), "vector": _normal(3), "shift": jnp.asarray(
 _TREE_COVECTOR = DenseCovector({"moved": _normal(2), "squares": _normal(6)})
 
 
-# Cases that share the map, the shapes and the kind of covector also share the compilation.
+# Cases that share the map, the shapes and the kind of covector, here or in test_accuracy.py,
+# also share the compilation.
 class MapCase(NamedTuple):
     name: str
     map: AbstractMap
@@ -100,57 +101,57 @@ class MapCase(NamedTuple):
 
 
 _SQUARE_AT = jnp.array([1.5, 0.0, -0.3, 2.0])
-_X42, _X32 = _normal(4, 2), _normal(3, 2)
-_XY = _factors((4, 3), 2)
-_ABC = _factors((4, 3, 3), 2)
+_X73, _X43 = _normal(7, 3), _normal(4, 3)
+_XY = _factors((6, 5), 3)
+_ABC = _factors((4, 3, 5), 3)
 _PCG = ConjugateGradients()
 
 MAPS = [
     MapCase("Square-zero-entry", Square(4), _SQUARE_AT, _dense(4), _square),
-    MapCase("PSD", PSD(4, 2), _X42, _dense(4, 4), _psd),
-    MapCase("PSD-symmetric", PSD(4, 2), _X42, _symmetric(4, 2), _psd),
-    MapCase("PSD-tucker", PSD(4, 2), _X42, _tucker(4, 4), _psd),
-    MapCase("PSD-rank-above-dim", PSD(2, 3), _normal(2, 3), _dense(2, 2), _psd),
-    MapCase("PSD-zero-column", PSD(4, 2), _without_column(_X42), _dense(4, 4), _psd),
-    MapCase("LowRank", LowRank((4, 3), 2), _XY, _dense(4, 3), _low_rank),
-    MapCase("LowRank-tucker", LowRank((4, 3), 2), _XY, _tucker(4, 3), _low_rank),
+    MapCase("PSD", PSD(7, 3), _X73, _dense(7, 7), _psd),
+    MapCase("PSD-symmetric", PSD(7, 3), _X73, _symmetric(7, 2), _psd),
+    MapCase("PSD-tucker", PSD(7, 3), _X73, _tucker(7, 7), _psd),
+    MapCase("PSD-rank-above-dim", PSD(3, 5), _normal(3, 5), _dense(3, 3), _psd),
+    MapCase("PSD-zero-column", PSD(7, 3), _without_column(_X73), _dense(7, 7), _psd),
+    MapCase("LowRank", LowRank((6, 5), 3), _XY, _dense(6, 5), _low_rank),
+    MapCase("LowRank-tucker", LowRank((6, 5), 3), _XY, _tucker(6, 5), _low_rank),
     MapCase(
         "LowRank-rank-above-dim",
-        LowRank((4, 2), 3),
-        _factors((4, 2), 3),
-        _dense(4, 2),
+        LowRank((3, 4), 5),
+        _factors((3, 4), 5),
+        _dense(3, 4),
         _low_rank,
     ),
     MapCase(
         "LowRank-zero-columns",
-        LowRank((4, 3), 2),
+        LowRank((6, 5), 3),
         tuple(_without_column(factor) for factor in _XY),
-        _dense(4, 3),
+        _dense(6, 5),
         _low_rank,
     ),
     MapCase(
         "LowRank-zero-column-on-one-side",
-        LowRank((4, 3), 2),
+        LowRank((6, 5), 3),
         (_XY[0], _without_column(_XY[1])),
-        _dense(4, 3),
+        _dense(6, 5),
         _low_rank,
     ),
-    MapCase("SymmetricCP-3", SymCP(3, 2), _X32, _dense(3, 3, 3), _sym3),
-    MapCase("SymmetricCP-3-symmetric", SymCP(3, 2), _X32, _symmetric(3, 3), _sym3),
-    MapCase("SymmetricCP-3-tucker", SymCP(3, 2), _X32, _tucker(3, 3, 3), _sym3),
-    MapCase("SymmetricCP-4", SymCP(3, 2, order=4), _X32, _dense(3, 3, 3, 3), _sym4),
+    MapCase("SymmetricCP-3", SymCP(4, 3), _X43, _dense(4, 4, 4), _sym3),
+    MapCase("SymmetricCP-3-symmetric", SymCP(4, 3), _X43, _symmetric(4, 3), _sym3),
+    MapCase("SymmetricCP-3-tucker", SymCP(4, 3), _X43, _tucker(4, 4, 4), _sym3),
+    MapCase("SymmetricCP-4", SymCP(4, 3, order=4), _X43, _dense(4, 4, 4, 4), _sym4),
     MapCase("SymmetricCP-rank-above-dim", SymCP(2, 3), _normal(2, 3), _dense(2, 2, 2), _sym3),
-    MapCase("SymmetricCP-zero-column", SymCP(3, 2), _without_column(_X32), _dense(3, 3, 3), _sym3),
-    MapCase("SymmetricCP-cg", SymCP(3, 2, solver=_PCG), _X32, _dense(3, 3, 3), _sym3),
+    MapCase("SymmetricCP-zero-column", SymCP(4, 3), _without_column(_X43), _dense(4, 4, 4), _sym3),
+    MapCase("SymmetricCP-cg", SymCP(4, 3, solver=_PCG), _X43, _dense(4, 4, 4), _sym3),
     MapCase(
         "SymmetricCP-cg-zero-column",
-        SymCP(3, 2, solver=_PCG),
-        _without_column(_X32),
-        _dense(3, 3, 3),
+        SymCP(4, 3, solver=_PCG),
+        _without_column(_X43),
+        _dense(4, 4, 4),
         _sym3,
     ),
-    MapCase("CP-3", CP((4, 3, 3), 2), _ABC, _dense(4, 3, 3), _cp3),
-    MapCase("CP-3-tucker", CP((4, 3, 3), 2), _ABC, _tucker(4, 3, 3), _cp3),
+    MapCase("CP-3", CP((4, 3, 5), 3), _ABC, _dense(4, 3, 5), _cp3),
+    MapCase("CP-3-tucker", CP((4, 3, 5), 3), _ABC, _tucker(4, 3, 5), _cp3),
     MapCase(
         "CP-4",
         CP((2, 3, 2, 3), 2),
@@ -158,20 +159,20 @@ MAPS = [
         _dense(2, 3, 2, 3),
         _cp4,
     ),
-    MapCase("CP-rank-above-dim", CP((2, 3, 2), 3), _factors((2, 3, 2), 3), _dense(2, 3, 2), _cp3),
+    MapCase("CP-rank-above-dim", CP((2, 2, 2), 3), _factors((2, 2, 2), 3), _dense(2, 2, 2), _cp3),
     MapCase(
         "CP-zero-column",
-        CP((4, 3, 3), 2),
+        CP((4, 3, 5), 3),
         tuple(_without_column(factor) for factor in _ABC),
-        _dense(4, 3, 3),
+        _dense(4, 3, 5),
         _cp3,
     ),
-    MapCase("CP-cg", CP((4, 3, 3), 2, solver=_PCG), _ABC, _dense(4, 3, 3), _cp3),
+    MapCase("CP-cg", CP((4, 3, 5), 3, solver=_PCG), _ABC, _dense(4, 3, 5), _cp3),
     MapCase(
         "CP-cg-zero-column",
-        CP((4, 3, 3), 2, solver=_PCG),
+        CP((4, 3, 5), 3, solver=_PCG),
         tuple(_without_column(factor) for factor in _ABC),
-        _dense(4, 3, 3),
+        _dense(4, 3, 5),
         _cp3,
     ),
     MapCase("FromFunction", FromFunction(_decay), _DECAY_AT, _dense(7), _decay),

@@ -1,8 +1,10 @@
 """Random numbers, comparisons and the sentences of failed checks."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,17 @@ from jaxtyping import Array, PyTree
 
 Key = int | Array
 """A seed, or a key of `jax.random`."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled_quickly(function: Function) -> Function:
+    """`equinox.filter_jit` that optimises little.
+
+    A check runs its functions a few times on tiny arrays: compiling them is what takes time.
+    """
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore
 
 
 def generator(key: Key) -> np.random.Generator:

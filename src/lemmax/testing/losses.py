@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..losses import AbstractLoss
-from ._numbers import Key, generator, require, require_close
+from ._numbers import Key, compiled_quickly, generator, require, require_close
 
 _STEPS = (1e-2, 1.0, 30.0)
 
@@ -63,7 +63,10 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
             f"{name}.subgradient at 0 is {slope[at_zero]}, but 0 is wanted, so that an exact fit "
             "is a fixed point.",
         )
-        _require_supports(f"{name}.subgradient", residuals, value, slope, residuals, value, rtol)
+        slope_size = np.sqrt(np.sum(slope**2, axis=1))
+        _require_supports(
+            f"{name}.subgradient", residuals, value, slope, residuals, value, slope_size, rtol
+        )
         smooth = np.all(residuals != 0, axis=1)
         require_close(
             slope[smooth], derivative[smooth], rtol, f"{name}.subgradient against jax.grad"
@@ -87,7 +90,7 @@ def _residuals(rng: np.random.Generator, size: int) -> np.ndarray:
     return np.concatenate([generic, holes, axes, signs, constant, np.zeros((1, size))])
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _batched(loss: AbstractLoss, residuals: Array) -> tuple[Array, Array, Array]:
     derivative = jax.vmap(jax.grad(loss.value))(residuals)
     return jax.vmap(loss.value)(residuals), jax.vmap(loss.subgradient)(residuals), derivative
@@ -97,7 +100,7 @@ def _measure(loss: AbstractLoss, residuals: Array) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in _batched(loss, residuals))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _batched_prox(loss: AbstractLoss, residuals: Array, step: Array) -> Array:
     return jax.vmap(lambda r: loss.prox(r, step))(residuals)
 
@@ -109,14 +112,13 @@ def _require_supports(
     slope: np.ndarray,
     others: np.ndarray,
     value_others: np.ndarray,
+    slope_size: np.ndarray,
     rtol: float,
-    slope_size: np.ndarray | None = None,
 ) -> None:
     """``value(u) >= value(r) + <slope, u - r>`` for every r in ``at`` and u in ``others``.
 
-    ``slope_size`` is what the slope's rounding error is relative to; by default the slope.
+    ``slope_size`` is what the slope's rounding error is relative to.
     """
-    slope_size = np.linalg.norm(slope, axis=1) if slope_size is None else slope_size
     change = others[None, :, :] - at[:, None, :]
     bound = value_at[:, None] + np.einsum("rk,ruk->ru", slope, change)
     scale = value_at[:, None] + value_others[None, :]
@@ -191,8 +193,8 @@ def _check_prox(
         (residuals - prox) / step,
         rivals,
         value_rivals,
-        rtol,
         largest / step,
+        rtol,
     )
 
     def objective(u, value_u):

@@ -4,7 +4,6 @@ import decimal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,15 @@ from jaxtyping import Array, PyTree
 from .._typing import Parameters
 from ..covectors import AbstractCovector, DenseCovector
 from ..maps import AbstractMap
-from ._numbers import Key, flat, generator, normal_like, require, require_close
+from ._numbers import (
+    Key,
+    compiled_quickly,
+    flat,
+    generator,
+    normal_like,
+    require,
+    require_close,
+)
 from ._reference import damped_solve, exact, many_digits
 
 
@@ -113,11 +120,11 @@ class _Laws:
         forward = self.jacobian @ change
         backward = self.jacobian.T @ self.v
         have = _linear_parts(self.map, self.x, self.dx, self.covector)
-        scale = float(np.linalg.norm(self.jacobian))
+        scale, size_of_change = float(np.linalg.norm(self.jacobian)), float(np.linalg.norm(change))
         self._close(have[0], value, "the point")
-        self._close(have[1], forward, "jvp", scale * np.linalg.norm(change))
-        self._close(have[2], backward, "vjp", scale * np.linalg.norm(self.v))
-        self._close(have[3], self.jacobian.T @ forward, "gram", scale**2 * np.linalg.norm(change))
+        self._close(have[1], forward, "jvp", scale * size_of_change)
+        self._close(have[2], backward, "vjp", scale * float(np.linalg.norm(self.v)))
+        self._close(have[3], self.jacobian.T @ forward, "gram", scale**2 * size_of_change)
 
         first_order = flat(have[1])
         size = float(np.linalg.norm(value)) + float(np.linalg.norm(first_order))
@@ -128,7 +135,7 @@ class _Laws:
             return float(np.linalg.norm(after - value - t * first_order))
 
         # A tenth of the step must leave a hundredth of the error, up to higher orders.
-        t = 1e-3 * min(1.0, 1 / float(np.linalg.norm(change)))
+        t = 1e-3 / max(1.0, size_of_change)
         long, short = error(t), error(t / 10)
         require(
             short <= long / 50 + 1e-14 * size,
@@ -203,31 +210,31 @@ class _Laws:
         return _damped_parts(self.map, self.x, covector, jnp.asarray(damping), g)
 
     def _close(self, actual: PyTree, expected: PyTree, what: str, scale: float = 0.0) -> None:
-        require_close(actual, expected, self.rtol, f"{self.name}, {what}", float(scale))
+        require_close(actual, expected, self.rtol, f"{self.name}, {what}", scale)
 
 
 # These are compiled once for all points of a map that have the same shapes.
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _evaluate(written: Callable[[Parameters], PyTree], x: Parameters) -> Array:
     return ravel_pytree(written(x))[0]
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _jacobian(written: Callable[[Parameters], PyTree], x: Parameters) -> Array:
     start, unravel = ravel_pytree(x)
     return jax.jacfwd(lambda u: ravel_pytree(written(unravel(u)))[0])(start)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _linear_parts(
     map: AbstractMap, x: Parameters, dx: Parameters, covector: AbstractCovector
 ) -> tuple[PyTree, ...]:
     return map(x).dense(), map.jvp(x, dx), map.vjp(x, covector), map.gram(x, dx)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _damped_parts(
     map: AbstractMap, x: Parameters, covector: AbstractCovector, damping: Array, g: Parameters
 ) -> tuple[PyTree, ...]:

@@ -69,9 +69,11 @@ def check_operator(
         data = normal_like(rng, observed)
         residual, adjoint = operator.residual(point, data)
         require_close(residual, observed - data, rtol, f"{name}.residual")
+        covectors = []
         for _ in range(3):
             s = normal_like(rng, observed)
             covector = adjoint(s)
+            covectors.append(covector)
             terms = flat(covector.dense()) * flat(dense)
             require_close(
                 np.sum(terms),
@@ -82,7 +84,7 @@ def check_operator(
             )
             require_close(operator.adjoint(s).dense(), covector.dense(), rtol, f"{name}.adjoint")
         if isinstance(dense, jax.Array) and dense.ndim > 1:
-            check_covector(covector, rng.integers(2**31).item(), rtol)
+            check_covector(covectors[0], rng.integers(2**31).item(), rtol)
 
 
 def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) -> None:
