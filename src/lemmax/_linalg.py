@@ -5,6 +5,8 @@ import string
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._typing import RealLike
+
 
 def divide_or_zero(a: Array, b: Array) -> Array:
     """``a / b``, and 0 where ``b`` is 0: the pseudo-inverse convention."""
@@ -42,6 +44,15 @@ def outside_rows(rows: Float[Array, "p r"], a: Float[Array, "k r"]) -> Float[Arr
     return a - (a @ rows.T) @ rows
 
 
+def damped_inverse(
+    a: Float[Array, "k r"], s: Array, rows: Float[Array, "p r"], damping: RealLike
+) -> Float[Array, "k r"]:
+    """``a (rows' diag(s^2) rows + damping)^-1`` for orthonormal rows; pseudo-inverse at 0."""
+    inside = (a @ rows.T) * divide_or_zero(jnp.ones_like(s), s**2 + damping)[None, :]
+    beyond = divide_or_zero(outside_rows(rows, a), jnp.full_like(a, damping))
+    return inside @ rows + beyond
+
+
 def outside(basis: Float[Array, "d p"], a: Float[Array, "d k"]) -> Float[Array, "d k"]:
     """The part of ``a`` orthogonal to an orthonormal basis; projected twice for accuracy."""
     for _ in range(2):
@@ -58,12 +69,8 @@ def kruskal_to_dense(factors: tuple[Array, ...], weights: Array | None = None) -
         return jnp.sum(first, axis=1)
     if len(rest) == 1:
         return first @ rest[0].T
-    return unfold_product(first, khatri_rao(tuple(rest)), tuple(f.shape[0] for f in factors))
-
-
-def unfold_product(first: Array, others: Array, shape: tuple[int, ...]) -> Array:
-    """Fold ``first @ others.T`` (an unfolding along the first mode) back into a tensor."""
-    return (first @ others.T).reshape(shape)
+    unfolded = first @ khatri_rao(tuple(rest)).T
+    return unfolded.reshape(tuple(factor.shape[0] for factor in factors))
 
 
 def khatri_rao(factors: tuple[Array, ...]) -> Array:

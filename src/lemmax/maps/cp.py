@@ -12,12 +12,12 @@ from jaxtyping import Array
 
 from .._linalg import (
     coordinates_in,
+    damped_inverse,
     divide_or_zero,
     khatri_rao,
     kruskal_to_dense,
     mttkrp,
     outside,
-    outside_rows,
     thin_svd,
     unfold,
 )
@@ -108,32 +108,19 @@ class CP(AbstractMap):
     def solve(self, x: Factors, damping: RealLike, g: Factors) -> Factors:
         """Solve for any right-hand side through the core.
 
-        A dense eigendecomposition of the core, since g may have parts in the gauge null space.
+        By an SVD of the core Jacobian, since g may have parts in the gauge null space.
         """
         decompositions = [thin_svd(factor) for factor in x]
-        small = tuple(
-            coordinates_in(left, s, factor)
-            for (left, s, _), factor in zip(decompositions, x, strict=True)
-        )
+        bases = tuple(left for left, _, _ in decompositions)
+        small = _small_factors(decompositions, x)
         outer = []
-        for mode, (left, _, _) in enumerate(decompositions):
+        for mode, left in enumerate(bases):
             _, t, right = thin_svd(khatri_rao(_others(small, mode)))
-            beyond = outside(left, g[mode])
-            seen = beyond @ right.T
-            outer.append(
-                (seen * divide_or_zero(jnp.ones_like(t), t**2 + damping)[None, :]) @ right
-                + divide_or_zero(outside_rows(right, beyond), jnp.full_like(beyond, damping))
-            )
-        inner = tuple(left.T @ part for (left, _, _), part in zip(decompositions, g, strict=True))
-        flat, unravel = ravel_pytree(inner)
+            outer.append(damped_inverse(outside(left, g[mode]), t, right, damping))
+        flat, unravel = ravel_pytree(tuple(u.T @ part for u, part in zip(bases, g, strict=True)))
         _, sigma, right = thin_svd(_core_jacobian(small))
-        seen = right @ flat
-        core = right.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * seen)
-        rest = outside_rows(right, flat[None, :])[0]
-        core = unravel(core + divide_or_zero(rest, jnp.full_like(rest, damping)))
-        return tuple(
-            left @ c + o for (left, _, _), c, o in zip(decompositions, core, outer, strict=True)
-        )
+        core = unravel(damped_inverse(flat[None, :], sigma, right, damping)[0])
+        return tuple(u @ c + o for u, c, o in zip(bases, core, outer, strict=True))
 
     def precondition(
         self, x: Factors, damping: RealLike, covector: AbstractCovector
@@ -141,10 +128,7 @@ class CP(AbstractMap):
         """Closed forms outside the factors' ranges, the core system inside."""
         decompositions = [thin_svd(factor) for factor in x]
         bases = tuple(left for left, _, _ in decompositions)
-        small = tuple(
-            coordinates_in(left, s, factor)
-            for (left, s, _), factor in zip(decompositions, x, strict=True)
-        )
+        small = _small_factors(decompositions, x)
 
         outer, spectrum = [], []
         for mode, left in enumerate(bases):
@@ -171,6 +155,13 @@ class CP(AbstractMap):
         )
         direction = tuple(u @ c + o for u, c, o in zip(bases, core, outer, strict=True))
         return Preconditioned(direction, projections, answer.iterations, answer.failed)
+
+
+def _small_factors(decompositions: list, x: Factors) -> Factors:
+    return tuple(
+        coordinates_in(left, s, factor)
+        for (left, s, _), factor in zip(decompositions, x, strict=True)
+    )
 
 
 def _others(items: tuple, *modes: int) -> tuple:

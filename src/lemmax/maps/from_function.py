@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .._linalg import divide_or_zero, outside_rows, thin_svd
+from .._linalg import damped_inverse, divide_or_zero, thin_svd
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
@@ -86,10 +85,7 @@ class FromFunction(AbstractMap):
             return self._conjugate_gradients(x, damping, g).solution
         flat, unravel = ravel_pytree(g)
         _, s, right = thin_svd(self._jacobian(x))
-        seen = right @ flat
-        inner = right.T @ (divide_or_zero(jnp.ones_like(s), s**2 + damping) * seen)
-        rest = outside_rows(right, flat[None, :])[0]
-        return unravel(inner + divide_or_zero(rest, jnp.full_like(rest, damping)))
+        return unravel(damped_inverse(flat[None, :], s, right, damping)[0])
 
     def precondition(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector

@@ -7,11 +7,11 @@ from jaxtyping import Array
 
 from .._linalg import (
     coordinates_in,
+    damped_inverse,
     divide_or_zero,
     khatri_rao,
     kruskal_to_dense,
     outside,
-    outside_rows,
     thin_svd,
 )
 from .._tree import tree_dot
@@ -98,17 +98,9 @@ class SymmetricCP(AbstractMap):
         left, s, _ = thin_svd(x)
         small = coordinates_in(left, s, x)
         _, t, powers = thin_svd(khatri_rao((small,) * (self.order - 1)))
-        beyond = outside(left, g)
-        seen = beyond @ powers.T
-        inverse = divide_or_zero(jnp.ones_like(t), self.order * t**2 + damping)
-        outer = (seen * inverse[None, :]) @ powers
-        outer = outer + divide_or_zero(outside_rows(powers, beyond), jnp.full_like(beyond, damping))
-        _, sigma, basis = thin_svd(self._core_jacobian(small))
-        flat = jnp.ravel(left.T @ g)
-        inside = basis @ flat
-        core = basis.T @ (divide_or_zero(jnp.ones_like(sigma), sigma**2 + damping) * inside)
-        rest = outside_rows(basis, flat[None, :])[0]
-        core = core + divide_or_zero(rest, jnp.full_like(rest, damping))
+        outer = damped_inverse(outside(left, g), self.order**0.5 * t, powers, damping)
+        _, sigma, right = thin_svd(self._core_jacobian(small))
+        core = damped_inverse(jnp.ravel(left.T @ g)[None, :], sigma, right, damping)
         return left @ core.reshape(small.shape) + outer
 
     def precondition(
