@@ -9,7 +9,7 @@ import numpy as np
 import lemmax as lm
 from lemmax.experiments.instances import Instance, low_rank_sensing, psd_sensing
 
-from .measure import Row, interleave, seconds_each
+from .measure import Row, Timings, interleave, seconds_each
 
 BOUND = 1.5
 _ROUNDS = 9
@@ -41,23 +41,26 @@ def _row(name: str, instance: Instance, stored: jax.Array, steps: int) -> Row:
         return seconds_each(lambda: (array @ point, signs @ array), steps)
 
     def reading_twice() -> float:
-        # The floor: as little arithmetic as can be, with XLA's threads.
         return 2 * seconds_each(lambda: jax.block_until_ready(total(stored)), steps)
 
-    timings = interleave(
-        {"iteration": iterations, "products": products, "reading": reading_twice}, _ROUNDS
-    )
+    def passes(timings: Timings) -> bool | None:
+        return timings.ratio("iteration", "products").at_most(BOUND)
+
+    jobs = {"iteration": iterations, "products": products, "reading": reading_twice}
+    timings = interleave(jobs, _ROUNDS, passes)
     ratio = timings.ratio("iteration", "products")
     iteration = timings.typical("iteration")
     rate = 2 * array.nbytes / iteration / 1e9
+    # The fastest this machine was seen to read the array twice, with next to no arithmetic.
+    floor = min(timings.seconds["reading"] + timings.seconds["products"])
     return Row(
         what=f"LMM iteration / two NumPy products, {name}",
         measured=str(ratio),
         bound=f"<= {BOUND}x",
-        passes=ratio.median <= BOUND,
+        passes=passes(timings),
         absolute=(
             f"{iteration * 1e3:.2f} ms: {array.nbytes / 1e6:.0f} MB read twice at {rate:.0f} GB/s; "
-            f"NumPy {timings.typical('products') * 1e3:.2f} ms, memory floor "
-            f"{timings.typical('reading') * 1e3:.2f} ms; compile {compiling[0]:.1f} s apart"
+            f"NumPy {timings.typical('products') * 1e3:.2f} ms, memory floor {floor * 1e3:.2f} ms "
+            f"(fastest sum or product seen); compile {compiling[0]:.1f} s apart"
         ),
     )

@@ -21,23 +21,33 @@ class Row(NamedTuple):
     measured: str
     bound: str
     """Empty if nothing is promised: the number is there for comparison."""
-    passes: bool
+    passes: bool | None
+    """None if that is unclear."""
     absolute: str
 
 
 class Ratio(NamedTuple):
-    """The median over rounds of the ratio within a round, and the middle half of these ratios.
+    """The median over rounds of the ratio within a round, and twice its standard error.
 
     Within a round both jobs meet the same machine; the median forgets the rounds in which only
     one of them was disturbed.
     """
 
     median: float
-    low: float
-    high: float
+    error: float
 
     def __str__(self) -> str:
-        return f"{self.median:.2f}x ({self.low:.2f}-{self.high:.2f})"
+        return f"{self.median:.2f}x ± {self.error:.2f}"
+
+    def at_most(self, bound: float) -> bool | None:
+        """Whether the bound holds; None if it is exceeded by no more than the noise explains."""
+        if self.median <= bound:
+            return True
+        return None if self.median - self.error <= bound else False
+
+    def at_least(self, bound: float) -> bool | None:
+        """The same for a bound from below."""
+        return Ratio(-self.median, self.error).at_most(-bound)
 
 
 class Timings(NamedTuple):
@@ -52,17 +62,28 @@ class Timings(NamedTuple):
     def ratio(self, name: str, reference: str) -> Ratio:
         """How many times as long one job takes as another."""
         pairs = zip(self.seconds[name], self.seconds[reference], strict=True)
-        low, median, high = statistics.quantiles((a / b for a, b in pairs), n=4)
-        return Ratio(median, low, high)
+        ratios = [a / b for a, b in pairs]
+        low, median, high = statistics.quantiles(ratios, n=4)
+        # Of a median, for a normal distribution with the quartiles seen.
+        standard_error = 0.93 * (high - low) / len(ratios) ** 0.5
+        return Ratio(median, 2 * standard_error)
 
 
-def interleave(jobs: Mapping[str, Callable[[], float | None]], rounds: int) -> Timings:
+def interleave(
+    jobs: Mapping[str, Callable[[], float | None]],
+    rounds: int,
+    passes: Callable[[Timings], bool | None] = lambda timings: True,
+) -> Timings:
     """Run the jobs in turn, forwards and backwards alternately, after one round to warm up.
 
-    A job that knows better than the wall clock what it took returns its seconds.
+    A job that knows better than the wall clock what it took returns its seconds. Where the
+    bound does not seem to hold, as many rounds again are run before that is believed; the
+    rounds that said so still count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(rounds + 1):
+    for turn in range(2 * rounds + 1):
+        if turn == rounds + 1 and passes(Timings(seconds)):
+            break
         for name in list(jobs)[:: 1 if turn % 2 else -1]:
             time.sleep(_POOLS_FALL_ASLEEP)
             began = time.perf_counter()

@@ -158,10 +158,15 @@ def test_the_callers_arrays_are_not_modified():
 
 
 def test_the_operator_does_not_follow_later_changes_of_the_callers_array():
-    array = np.ones((3, 2, 2))
+    # Large enough that JAX would copy it in the background.
+    array = np.ones((1000, 80, 80))
     operator = lm.operators.Dense(array)
     array[:] = 0
     assert jnp.all(operator.matrix == 1)
+    packed = np.ones((1000, 3240))
+    symmetric = lm.operators.SymmetricDense.from_packed(packed, 80)
+    packed[:] = 0
+    assert jnp.all(symmetric.packed == 1)
 
 
 def test_lists_and_integers_are_welcome():

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
 from .._linalg import divide_or_zero
+from .._tree import tree_dot
 from .._typing import Parameters, RealLike, RealScalar
 from ..covectors import AbstractCovector
 from ..points import AbstractPoint
@@ -90,6 +91,31 @@ class AbstractMap(eqx.Module):
         of J' are never divided by the damping. Under ``jit``, norms that are not used cost
         nothing.
         """
+
+    @abc.abstractmethod
+    def block_direction(
+        self, x: Parameters, damping: RealLike, covector: AbstractCovector
+    ) -> Parameters:
+        """``(B + damping)^-1 J'V``, B the block diagonal of J'J: one block for each factor.
+
+        For a symmetric map, whose factors are one array, B is what is left of J'J when only the
+        change of one factor at a time is seen: ``dX -> 2 dX X'X`` for ``X X'``.
+        """
+
+    def precondition_blocks(
+        self, x: Parameters, damping: RealLike, covector: AbstractCovector
+    ) -> Preconditioned:
+        """The direction of `block_direction` with the norms a step rule may want.
+
+        ``damped`` and ``projected`` are ``<J'V, direction>`` and ``|J direction|^2``.
+        """
+        direction = self.block_direction(x, damping, covector)
+        projections = Projections(
+            range=self.precondition(x, damping, covector).projections.range,
+            damped=tree_dot(self.vjp(x, covector), direction),
+            projected=tree_dot(direction, self.gram(x, direction)),
+        )
+        return closed_form(direction, projections)
 
     def direction(self, x: Parameters, damping: RealLike, covector: AbstractCovector) -> Parameters:
         """The direction of `precondition` alone."""

@@ -122,6 +122,18 @@ class CP(AbstractMap):
         core = unravel(damped_inverse(flat[None, :], sigma, right, damping)[0])
         return tuple(u @ c + o for u, c, o in zip(bases, core, outer, strict=True))
 
+    def block_direction(self, x: Factors, damping: RealLike, covector: AbstractCovector) -> Factors:
+        """Matricised covector times Khatri-Rao product, divided by its damped Gram matrix."""
+        decompositions = [thin_svd(factor) for factor in x]
+        bases = tuple(left for left, _, _ in decompositions)
+        small = _small_factors(decompositions, x)
+        blocks = []
+        for mode in range(len(x)):
+            p, t, right = thin_svd(khatri_rao(_others(small, mode)))
+            rows = unfold(covector.contract(bases, mode), mode)
+            blocks.append((rows @ p * divide_or_zero(t, t**2 + damping)[None, :]) @ right)
+        return tuple(blocks)
+
     def precondition(
         self, x: Factors, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:

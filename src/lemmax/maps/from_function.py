@@ -87,6 +87,21 @@ class FromFunction(AbstractMap):
         _, s, right = thin_svd(self._jacobian(x))
         return unravel(damped_inverse(flat[None, :], s, right, damping)[0])
 
+    def block_direction(
+        self, x: Parameters, damping: RealLike, covector: AbstractCovector
+    ) -> Parameters:
+        """Each array of the parameters is a block; the others are held fixed."""
+        leaves, structure = jax.tree.flatten(x)
+
+        def block(k: int) -> Parameters:
+            def alone(leaf):
+                return self.function(structure.unflatten([*leaves[:k], leaf, *leaves[k + 1 :]]))
+
+            rest = FromFunction(alone, self.dense_limit, self.tol, self.max_steps)
+            return rest.direction(leaves[k], damping, covector)
+
+        return structure.unflatten([block(k) for k in range(len(leaves))])
+
     def precondition(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:

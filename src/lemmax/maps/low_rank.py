@@ -109,6 +109,13 @@ class LowRank(AbstractMap):
             assemble(uy, solved_y.T, rotated_y, a, qx, g[1]),
         )
 
+    def block_direction(self, x: Factors, damping: RealLike, covector: AbstractCovector) -> Factors:
+        """``(V Y (Y'Y + damping)^-1, V'X (X'X + damping)^-1)``."""
+        (ux, a, qx), (uy, b, qy) = thin_svd(x[0]), thin_svd(x[1])
+        dx = covector.contract((ux, uy), 0) * divide_or_zero(b, b**2 + damping)[None, :]
+        dy = covector.contract((ux, uy), 1).T * divide_or_zero(a, a**2 + damping)[None, :]
+        return dx @ qy, dy @ qx
+
     def precondition(
         self, x: Factors, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:

@@ -96,6 +96,12 @@ class PSD(AbstractMap):
             unseen, jnp.full_like(unseen, damping)
         )
 
+    def block_direction(self, x: AnyArray, damping: RealLike, covector: AbstractCovector) -> Array:
+        """``(V + V') X (2 X'X + damping)^-1``."""
+        left, s, right = thin_svd(x)
+        weights = divide_or_zero(s, 2 * s**2 + damping)
+        return (covector.contract_all_but_one(left) * weights[None, :]) @ right
+
     def precondition(
         self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:

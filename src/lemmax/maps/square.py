@@ -61,6 +61,10 @@ class Square(AbstractMap):
         """``g / (4 x^2 + damping)``."""
         return divide_or_zero(g, 4 * x * x + damping)
 
+    def block_direction(self, x: AnyArray, damping: RealLike, covector: AbstractCovector) -> Array:
+        """There is one block: all of J'J."""
+        return divide_or_zero(2 * x * covector.dense(), 4 * x * x + damping)
+
     def precondition(
         self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
@@ -68,4 +72,4 @@ class Square(AbstractMap):
         v = covector.dense()
         eigenvalue = 4 * x * x
         projections = spectral_projections(damping, (eigenvalue, v**2))
-        return closed_form(divide_or_zero(2 * x * v, eigenvalue + damping), projections)
+        return closed_form(self.block_direction(x, damping, covector), projections)

@@ -103,6 +103,13 @@ class SymmetricCP(AbstractMap):
         core = damped_inverse(jnp.ravel(left.T @ g)[None, :], sigma, right, damping)
         return left @ core.reshape(small.shape) + outer
 
+    def block_direction(self, x: AnyArray, damping: RealLike, covector: AbstractCovector) -> Array:
+        """The gradient divided by ``order * (X'X)^(order - 1) + damping``, powers entrywise."""
+        left, s, _ = thin_svd(x)
+        p, t, powers = thin_svd(khatri_rao((coordinates_in(left, s, x),) * (self.order - 1)))
+        weights = divide_or_zero(t, self.order * t**2 + damping)
+        return (covector.contract_all_but_one(left) @ p * weights[None, :]) @ powers
+
     def precondition(
         self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:

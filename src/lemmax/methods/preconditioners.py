@@ -31,6 +31,19 @@ class Damped(AbstractPreconditioner):
         return problem.map.precondition(evaluation.x, damping, evaluation.covector)
 
 
+class DampedBlocks(AbstractPreconditioner):
+    """``(B + damping)^-1``, B the block diagonal of J'J: the scaled gradient methods.
+
+    It is cheaper than `Damped` by a little, and treats the factors as if they did not interact.
+    """
+
+    def apply(
+        self, problem: Composite, evaluation: Evaluation, damping: RealScalar
+    ) -> Preconditioned:
+        """Ask the map."""
+        return problem.map.precondition_blocks(evaluation.x, damping, evaluation.covector)
+
+
 class Unpreconditioned(AbstractPreconditioner):
     """The identity: the plain subgradient method."""
 

@@ -112,6 +112,42 @@ class Geometric(AbstractStepRule):
         return jnp.asarray(self.initial * self.decay ** step.astype(value.dtype), value.dtype)
 
 
+class NormalisedGeometric(AbstractStepRule):
+    """``initial * decay**k / sqrt(<gradient, direction>)``: the length of the step is prescribed.
+
+    Length in the norm that belongs to the preconditioner. It is the schedule of the scaled
+    subgradient method when the minimum is unknown (Tong, Ma and Chi).
+
+    Parameters
+    ----------
+    initial : float
+        Length of the first step, in the units of the error.
+    decay : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.scaled_subgradient(lm.steps.NormalisedGeometric(0.1, 0.95))
+    """
+
+    initial: RealLike
+    decay: RealLike
+
+    @property
+    def known_target(self) -> None:
+        """None."""
+        return
+
+    def length(
+        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
+    ) -> RealScalar:
+        """0 where there is no direction."""
+        size = jnp.sqrt(projections.damped)
+        scheduled = self.initial * self.decay ** step.astype(value.dtype)
+        return jnp.where(size > 0, scheduled / jnp.where(size > 0, size, 1), 0)
+
+
 class Constant(AbstractStepRule):
     """Always the same length: for smooth losses.
 
@@ -119,6 +155,8 @@ class Constant(AbstractStepRule):
     ----------
     size : float
         The length.
+    target : float, optional
+        The minimum of the objective, if a damping rule or the stopping test is to know it.
 
     Examples
     --------
@@ -128,11 +166,12 @@ class Constant(AbstractStepRule):
     """
 
     size: RealLike
+    target: RealLike | None = None
 
     @property
-    def known_target(self) -> None:
-        """None."""
-        return
+    def known_target(self) -> RealLike | None:
+        """The target, if there is one."""
+        return self.target
 
     def length(
         self, value: RealScalar, projections: Projections, step: Int[Array, ""]

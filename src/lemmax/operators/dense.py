@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._dtype import to_device
@@ -36,14 +37,16 @@ class Dense(AbstractOperator):
     shape: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, array: Any):
-        array = to_device(array)
+        if not isinstance(array, np.ndarray):
+            array = to_device(array)
         if array.ndim < 2 or array.size == 0:
             raise ValueError(
                 "Dense needs a non-empty array of shape (m, ...): one measurement vector, matrix "
                 f"or tensor per row; got shape {array.shape}."
             )
         self.shape = array.shape[1:]
-        self.matrix = array.reshape(array.shape[0], math.prod(self.shape))
+        # Before it goes to the device, where a reshape is a copy.
+        self.matrix = to_device(array.reshape(array.shape[0], math.prod(self.shape)))
 
     @property
     def point_shape(self) -> tuple[int, ...]:

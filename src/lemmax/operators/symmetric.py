@@ -5,11 +5,12 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._dtype import to_device
+from .._dtype import aligned_empty, precision_context, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
@@ -59,7 +60,7 @@ class SymmetricDense(AbstractOperator):
                 f"{array.shape}. Use Dense for measurements that are not square."
             )
         self.dim, self.order = array.shape[1], len(array.shape) - 1
-        self.packed = to_device(_pack(array, self.dim, self.order))
+        self.packed = _pack(array, self.dim, self.order)
 
     @classmethod
     def from_packed(cls, packed: Any, dim: int, order: int = 2) -> "SymmetricDense":
@@ -152,11 +153,12 @@ def _pack(array: Any, dim: int, order: int) -> Any:
         return sum(rows[:, columns] for columns in permuted) / len(permuted)
 
     if not isinstance(array, np.ndarray):
-        return symmetrise(array)
+        return to_device(symmetrise(array))
     rows_at_a_time = max(1, _PACK_BYTES // (dim**order * array.itemsize))
     chunks = range(0, len(array), rows_at_a_time)
-    packed = np.empty((len(array), len(indices)), np.result_type(array, np.float32))
+    packed = aligned_empty((len(array), len(indices)), np.result_type(array, np.float32))
     for start in chunks:
         stop = start + rows_at_a_time
         packed[start:stop] = symmetrise(array[start:stop])
-    return packed
+    with precision_context(packed):
+        return jax.device_put(packed)  # no copy on a CPU

@@ -249,6 +249,7 @@ def _plan(
     tol: float,
     max_steps: int,
 ) -> tuple[Plan, Parameters]:
+    method.scope.check(problem)
     x0 = jax.tree.map(to_device, tuple(x0) if isinstance(x0, list) else x0)
     problem.check_start(x0)
     if not is_traced(x0) and not all(np.all(np.isfinite(u)) for u in jax.tree.leaves(x0)):

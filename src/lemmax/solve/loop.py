@@ -10,7 +10,7 @@ from jaxtyping import Array, Int
 
 from .._tree import tree_norm, tree_where
 from .._typing import Parameters, RealScalar
-from ..methods import AbstractMethod
+from ..methods import PASSES_OF_AN_EVALUATION, AbstractMethod
 from ..problem import Composite, Evaluation
 from ..status import Status
 from .stopping import Progress, Stopping, begin, judge_move, judge_value
@@ -99,6 +99,11 @@ def visit(plan: Plan, carry: Carry) -> Carry:
         damping=record(trace.damping, row, jnp.where(moves, move.damping, blank)),
         movement=record(trace.movement, row, jnp.where(moves, movement, blank)),
         iterations=record(trace.iterations, row, jnp.where(moves, move.iterations, -1)),
+        passes=record(
+            trace.passes,
+            row,
+            PASSES_OF_AN_EVALUATION + jnp.where(moves, move.extra_passes, 0),
+        ),
         metrics={
             name: record(trace.metrics[name], row, jnp.asarray(metric(carry.x, evaluation)))
             for name, metric in plan.metrics.items()

@@ -23,7 +23,7 @@ def progress_bar(description: str, max_steps: int) -> Iterator[Report]:
         TextColumn("value {task.fields[value]:.3e}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as bar:
         task = bar.add_task(description, total=max_steps, value=float("nan"))
         yield lambda step, value: bar.update(task, completed=step, value=value)
 

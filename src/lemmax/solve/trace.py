@@ -29,6 +29,8 @@ class Trace(eqx.Module):
     """Change of x, relative to its norm."""
     iterations: Int[Array, " *rows"]
     """Inner iterations of the linear solver; -1 where no step was taken."""
+    passes: Int[Array, " *rows"]
+    """Passes over the measurements that this iterate and the step from it took."""
     metrics: dict[str, Array]
     """The caller's own metrics."""
 
@@ -42,6 +44,7 @@ def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
         damping=blank,
         movement=blank,
         iterations=jnp.full((rows,), -1, jnp.int32),
+        passes=jnp.zeros((rows,), jnp.int32),
         metrics={name: jnp.full((rows,), jnp.nan, dtype) for name in metrics},
     )
 

@@ -1,0 +1,86 @@
+"""Preconditioned subgradient methods: preconditioner, damping rule and step rule."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._tree import tree_move
+from .._typing import Parameters, RealLike
+from ..problem import Composite, Evaluation
+from ._base import AbstractMethod, Move
+from .damping import AbstractDampingRule
+from .preconditioners import AbstractPreconditioner
+from .scope import Scope
+from .steps import AbstractStepRule
+
+
+class PreconditionedSubgradient(AbstractMethod):
+    """``x - length * (J'J + damping)^-1 J'v``, assembled from three parts.
+
+    Parameters
+    ----------
+    preconditioner : AbstractPreconditioner
+        What the subgradient is multiplied by.
+    damping_rule : AbstractDampingRule
+        How much damping.
+    step_rule : AbstractStepRule
+        How far to go.
+    scope : Scope
+        The problems it is for; any if not given.
+    """
+
+    preconditioner: AbstractPreconditioner
+    damping_rule: AbstractDampingRule
+    step_rule: AbstractStepRule
+    covers: Scope = eqx.field(static=True)
+
+    def __init__(
+        self,
+        preconditioner: AbstractPreconditioner,
+        damping_rule: AbstractDampingRule,
+        step_rule: AbstractStepRule,
+        scope: Scope | None = None,
+    ):
+        if damping_rule.needs_gap and step_rule.known_target is None:
+            raise ValueError(
+                f"damping.{type(damping_rule).__name__} follows the gap to a target value, "
+                f"but steps.{type(step_rule).__name__} knows no target. Use "
+                "damping.Geometric with it, or steps.Polyak."
+            )
+        self.preconditioner = preconditioner
+        self.damping_rule = damping_rule
+        self.step_rule = step_rule
+        self.covers = Scope() if scope is None else scope
+
+    @property
+    def target(self) -> RealLike | None:
+        """The step rule's."""
+        return self.step_rule.known_target
+
+    @property
+    def scope(self) -> Scope:
+        """The problems it is for."""
+        return self.covers
+
+    def init(self, problem: Composite, x0: Parameters) -> Int[Array, ""]:
+        """The number of steps taken."""
+        return jnp.zeros((), jnp.int32)
+
+    def step(
+        self, problem: Composite, evaluation: Evaluation, state: Int[Array, ""]
+    ) -> tuple[Move, Int[Array, ""]]:
+        """Damping, then direction, then length."""
+        target = 0.0 if self.target is None else self.target
+        gap = jnp.maximum(evaluation.value - target, 0)
+        damping = self.damping_rule.damping(gap, problem.loss, state)
+        found = self.preconditioner.apply(problem, evaluation, damping)
+        length = self.step_rule.length(evaluation.value, found.projections, state)
+        move = Move(
+            x=tree_move(evaluation.x, length, found.direction),
+            length=length,
+            damping=damping,
+            iterations=found.iterations,
+            failed=found.failed,
+            extra_passes=jnp.zeros((), jnp.int32),
+        )
+        return move, state + 1

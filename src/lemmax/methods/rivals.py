@@ -1,0 +1,218 @@
+"""The methods LMM is compared with, each an assembly of the same parts.
+
+The scaled methods are LMM with J'J replaced by its block diagonal: ``2 X'X`` for ``X X'``, and
+``Y'Y`` and ``X'X`` for ``X Y'``.
+"""
+
+from .._typing import RealLike
+from ..maps import PSD, LowRank
+from ._base import AbstractMethod
+from .alternating import Alternating, alternating_scope
+from .damping import Fixed, NoDamping, ProportionalToRootGap
+from .preconditioners import DampedBlocks
+from .scope import Scope
+from .steps import AbstractStepRule, Constant, Polyak
+from ._preconditioned import PreconditionedSubgradient
+from .wrappers import Rebalanced
+
+
+def scaled_gd(size: RealLike = 0.5, target: RealLike = 0.0) -> PreconditionedSubgradient:
+    """ScaledGD (Tong, Ma and Chi): no damping, constant step.
+
+    Linear at a rate free of the condition number at the exact rank. When over-parameterised,
+    ``X'X`` becomes singular.
+
+    Parameters
+    ----------
+    size : float
+        Step; one half is its authors'.
+    target : float
+        The minimum of the objective, for the stopping test alone.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.scaled_gd()
+    """
+    scope = Scope("ScaledGD", (PSD, LowRank), True, "scaled_subgradient or lmm")
+    return PreconditionedSubgradient(DampedBlocks(), NoDamping(), Constant(size, target), scope)
+
+
+def scaled_gd_damped(
+    damping: RealLike = 1e-8, size: RealLike = 0.5, target: RealLike = 0.0
+) -> PreconditionedSubgradient:
+    """ScaledGD(λ) (Xu, Shen, Chi and Ma): constant damping, constant step.
+
+    Made for `PSD`; its use on `LowRank` is the extension in the LMM paper's experiments. When
+    over-parameterised the error levels off at a multiple of the damping.
+
+    Parameters
+    ----------
+    damping : float
+        Added to the blocks of J'J, so ``X'X + damping / 2`` for `PSD`.
+    size : float
+        Step.
+    target : float
+        The minimum of the objective, for the stopping test alone.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.scaled_gd_damped(1e-8)
+    """
+    scope = Scope("ScaledGD(λ)", (PSD, LowRank), True, "scaled_subgradient, opsa or lmm")
+    rule = Constant(size, target)
+    return PreconditionedSubgradient(DampedBlocks(), Fixed(damping), rule, scope)
+
+
+def prec_gd(
+    factor: RealLike = 2.5e-3, size: RealLike = 0.5, target: RealLike = 0.0
+) -> PreconditionedSubgradient:
+    """PrecGD (Zhang, Fattahi and Zhang): damping proportional to the error, symmetric matrices.
+
+    Parameters
+    ----------
+    factor : float
+        Multiplies the root of the gap.
+    size : float
+        Step.
+    target : float
+        The minimum of the objective, which the damping follows.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.prec_gd()
+    """
+    scope = Scope("PrecGD", (PSD,), True, "prec_gd_asymmetric (for LowRank) or lmm")
+    rule = ProportionalToRootGap(factor)
+    return PreconditionedSubgradient(DampedBlocks(), rule, Constant(size, target), scope)
+
+
+def prec_gd_asymmetric(
+    factor: RealLike = 2.5e-3, size: RealLike = 0.5, target: RealLike = 0.0
+) -> PreconditionedSubgradient:
+    """PrecGD for asymmetric matrices (Cheng and Zhao).
+
+    The form is inferred from the abstract: damping proportional to the error in both blocks.
+
+    Parameters
+    ----------
+    factor : float
+        Multiplies the root of the gap.
+    size : float
+        Step.
+    target : float
+        The minimum of the objective, which the damping follows.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.prec_gd_asymmetric()
+    """
+    scope = Scope("Asymmetric PrecGD", (LowRank,), True, "prec_gd (for PSD) or lmm")
+    rule = ProportionalToRootGap(factor)
+    return PreconditionedSubgradient(DampedBlocks(), rule, Constant(size, target), scope)
+
+
+def scaled_subgradient(step: AbstractStepRule | None = None) -> PreconditionedSubgradient:
+    """ScaledSM (Tong, Ma and Chi): the scaled subgradient method, no damping.
+
+    Parameters
+    ----------
+    step : AbstractStepRule, optional
+        Polyak steps to target 0 if not given; `NormalisedGeometric` for data with outliers.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.scaled_subgradient()
+    """
+    scope = Scope("ScaledSM", (PSD, LowRank))
+    rule = Polyak() if step is None else step
+    return PreconditionedSubgradient(DampedBlocks(), NoDamping(), rule, scope)
+
+
+def opsa(
+    damping: RealLike = 1e-8, step: AbstractStepRule | None = None
+) -> PreconditionedSubgradient:
+    """OPSA (Giampouras, Cai and Vidal): the scaled subgradient method with constant damping.
+
+    When over-parameterised the error levels off at a multiple of the damping.
+
+    Parameters
+    ----------
+    damping : float
+        Its authors use 2 for singular values between 1 and κ; the LMM paper 1e-8.
+    step : AbstractStepRule, optional
+        Polyak steps to target 0 if not given.
+
+    See Also
+    --------
+    rebalanced : the LMM paper's variant is ``rebalanced(opsa())``.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> authors = lm.methods.opsa(2.0)
+    >>> variant = lm.methods.rebalanced(lm.methods.opsa(1e-8))
+    """
+    scope = Scope("OPSA", (LowRank,))
+    rule = Polyak() if step is None else step
+    return PreconditionedSubgradient(DampedBlocks(), Fixed(damping), rule, scope)
+
+
+def rebalanced(method: AbstractMethod) -> Rebalanced:
+    """Any method on `LowRank`, its factors given equal singular values after every step.
+
+    Parameters
+    ----------
+    method : AbstractMethod
+        What moves.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.rebalanced(lm.methods.lmm())
+    """
+    return Rebalanced(method)
+
+
+def apgd(size: RealLike = 0.5, target: RealLike = 0.0) -> Alternating:
+    """Alternating preconditioned gradient descent (Liu and co-authors), without damping.
+
+    The same iteration as `approximate_gauss_newton`, with a shorter default step.
+
+    Parameters
+    ----------
+    size : float
+        Step of both half steps.
+    target : float
+        The minimum of the objective, for the stopping test alone.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.apgd()
+    """
+    return Alternating(size, target, alternating_scope("APGD"))
+
+
+def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Alternating:
+    """Approximated Gauss-Newton (Jia and co-authors): alternating least-squares corrections.
+
+    Symmetric problems only through the asymmetric parameterisation.
+
+    Parameters
+    ----------
+    size : float
+        Step of both half steps, at most 2 / (1 + δ) by its theory; their code uses one half.
+    target : float
+        The minimum of the objective, for the stopping test alone.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.approximate_gauss_newton()
+    """
+    return Alternating(size, target, alternating_scope("Approximated Gauss-Newton"))
