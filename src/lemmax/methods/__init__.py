@@ -6,6 +6,7 @@ from . import steps as steps
 from ._base import PASSES_OF_AN_EVALUATION as PASSES_OF_AN_EVALUATION
 from ._base import AbstractMethod as AbstractMethod
 from ._base import Move as Move
+from ._preconditioned import PreconditionedSubgradient as PreconditionedSubgradient
 from .catalogue import gauss_newton as gauss_newton
 from .catalogue import lmm as lmm
 from .catalogue import polyak_subgradient as polyak_subgradient
@@ -20,5 +21,4 @@ from .rivals import scaled_gd as scaled_gd
 from .rivals import scaled_gd_damped as scaled_gd_damped
 from .rivals import scaled_subgradient as scaled_subgradient
 from .scope import Scope as Scope
-from ._preconditioned import PreconditionedSubgradient as PreconditionedSubgradient
 from .wrappers import RestartedPolyak as RestartedPolyak

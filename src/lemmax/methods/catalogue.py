@@ -1,10 +1,10 @@
 """The methods by name, each an assembly of the same parts."""
 
 from .._typing import RealLike
+from ._preconditioned import PreconditionedSubgradient
 from .damping import AbstractDampingRule, NoDamping, SuitedToLoss
 from .preconditioners import Damped, Unpreconditioned
 from .steps import AbstractStepRule, Polyak
-from ._preconditioned import PreconditionedSubgradient
 
 
 def lmm(

@@ -7,12 +7,12 @@ The scaled methods are LMM with J'J replaced by its block diagonal: ``2 X'X`` fo
 from .._typing import RealLike
 from ..maps import PSD, LowRank
 from ._base import AbstractMethod
+from ._preconditioned import PreconditionedSubgradient
 from .alternating import Alternating, alternating_scope
 from .damping import Fixed, NoDamping, ProportionalToRootGap
 from .preconditioners import DampedBlocks
 from .scope import Scope
 from .steps import AbstractStepRule, Constant, Polyak
-from ._preconditioned import PreconditionedSubgradient
 from .wrappers import Rebalanced
 
 

@@ -11,9 +11,9 @@ from .._typing import Parameters, RealLike, RealScalar
 from ..maps import LowRank
 from ..problem import Composite, Evaluation
 from ._base import AbstractMethod, Move
+from ._preconditioned import PreconditionedSubgradient
 from .scope import Scope
 from .steps import Polyak
-from ._preconditioned import PreconditionedSubgradient
 
 
 class Rebalanced(AbstractMethod):
