@@ -1,12 +1,12 @@
 """Pictures, drawn with matplotlib, which is imported only when one is asked for."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from .solve import Result
+from .solve import Comparison, Result
 
 _LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
 
@@ -38,25 +38,72 @@ def convergence(
     >>> lm.plots.convergence(result).get_yscale()
     'log'
     """
-    if ax is None:
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError(
-                "Pictures need the package matplotlib: pip install 'lemmax[plots]'."
-            ) from error
-        ax = Figure(figsize=(6, 4), layout="constrained").subplots()
     named = {"": results} if isinstance(results, Result) else results
+    ax = _figure((6, 4)).subplots() if ax is None else ax
+    _draw(ax, named, metric, lambda result: np.arange(len(result.trace.value)), "steps")
+    return ax
+
+
+def compare(comparison: Comparison, metric: str | None = None) -> Any:
+    """Draw a comparison thrice: against steps, passes over the measurements, and seconds.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From `lemmax.compare`.
+    metric : str, optional
+        A column of the traces' metrics; the objective value if not given.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(1), data=jnp.array([4.0]))
+    >>> comparison = lm.compare(problem, {"LMM": lm.methods.lmm()}, jnp.array([1.0]))
+    >>> len(lm.plots.compare(comparison).axes)
+    3
+    """
+    figure = _figure((13, 4))
+    axes = figure.subplots(1, 3, sharey=True)
+    costs = (
+        ("steps", lambda result: np.arange(len(result.trace.value))),
+        ("passes over the measurements", lambda result: np.cumsum(result.trace.passes)),
+        # Steps of one method take the same time, compilation apart.
+        ("seconds", lambda result: np.linspace(0, result.seconds, len(result.trace.value))),
+    )
+    for ax, (label, cost) in zip(axes, costs, strict=True):
+        _draw(ax, comparison.results, metric, cost, label)
+    return figure
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need the package matplotlib: pip install 'lemmax[plots]'."
+        ) from error
+    return Figure(figsize=size, layout="constrained")
+
+
+def _draw(
+    ax: Any,
+    results: Mapping[str, Result],
+    metric: str | None,
+    cost: Callable[[Result], np.ndarray],
+    label: str,
+) -> None:
     # Methods that agree draw over each other; different dashes keep both visible.
-    for (name, result), style in zip(named.items(), itertools.cycle(_LINE_STYLES), strict=False):
-        column = result.trace.value if metric is None else result.trace.metrics[metric]
-        column = np.asarray(column)
-        steps = np.arange(len(column))
+    for (name, result), style in zip(results.items(), itertools.cycle(_LINE_STYLES), strict=False):
+        column = np.asarray(result.trace.value if metric is None else result.trace.metrics[metric])
         shown = np.where(np.isfinite(column) & (column > 0), column, np.nan)
-        ax.semilogy(steps, shown, label=name, linewidth=2, linestyle=style)
-    ax.set_xlabel("steps")
+        ax.semilogy(cost(result), shown, label=name, linewidth=2, linestyle=style)
+    ax.set_xlabel(label)
     ax.set_ylabel("objective value" if metric is None else metric)
     ax.grid(True, which="major", alpha=0.3)
-    if len(named) > 1:
+    if len(results) > 1:
         ax.legend()
-    return ax

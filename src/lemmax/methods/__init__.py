@@ -16,9 +16,11 @@ from .rivals import approximate_gauss_newton as approximate_gauss_newton
 from .rivals import opsa as opsa
 from .rivals import prec_gd as prec_gd
 from .rivals import prec_gd_asymmetric as prec_gd_asymmetric
+from .rivals import prox_linear as prox_linear
 from .rivals import rebalanced as rebalanced
+from .rivals import restarted as restarted
 from .rivals import scaled_gd as scaled_gd
 from .rivals import scaled_gd_damped as scaled_gd_damped
 from .rivals import scaled_subgradient as scaled_subgradient
+from .rivals import super_polyak as super_polyak
 from .scope import Scope as Scope
-from .wrappers import RestartedPolyak as RestartedPolyak

@@ -8,12 +8,14 @@ from .._typing import RealLike
 from ..maps import PSD, LowRank
 from ._base import AbstractMethod
 from ._preconditioned import PreconditionedSubgradient
+from ._prox_linear import ProxLinear
+from ._super_polyak import SuperPolyak
 from .alternating import Alternating, alternating_scope
 from .damping import Fixed, NoDamping, ProportionalToRootGap
 from .preconditioners import DampedBlocks
 from .scope import Scope
 from .steps import AbstractStepRule, Constant, Polyak
-from .wrappers import Rebalanced
+from .wrappers import Rebalanced, RestartedPolyak
 
 
 def scaled_gd(size: RealLike = 0.5, target: RealLike = 0.0) -> PreconditionedSubgradient:
@@ -216,3 +218,62 @@ def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Al
     >>> method = lm.methods.approximate_gauss_newton()
     """
     return Alternating(size, target, alternating_scope("Approximated Gauss-Newton"))
+
+
+def prox_linear(target: RealLike | None = None) -> ProxLinear:
+    """Prox-linear method: the loss of the linearised residual, minimised in every step.
+
+    Three passes over the measurements a step, and few steps: at the exact rank the error squares.
+    The cost is a matrix of observations x parameters, so it is for small models.
+
+    Parameters
+    ----------
+    target : float, optional
+        The minimum of the objective, for the stopping test alone; not needed.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.prox_linear()
+    """
+    return ProxLinear(target)
+
+
+def super_polyak(target: RealLike = 0.0, bundle_size: int = 200) -> SuperPolyak:
+    """SuperPolyak (Charisopoulos and Davis): superlinear bundle steps, Polyak steps as fallback.
+
+    Parameters
+    ----------
+    target : float
+        The minimum of the objective.
+    bundle_size : int
+        Most subgradients in a bundle; each takes two passes over the measurements.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.super_polyak()
+    """
+    return SuperPolyak(target, bundle_size)
+
+
+def restarted(
+    method: PreconditionedSubgradient, lower_bound: RealLike = 0.0, stage_steps: int = 50
+) -> RestartedPolyak:
+    """A method with Polyak steps, when the minimum is unknown: the target is guessed, and raised.
+
+    Parameters
+    ----------
+    method : PreconditionedSubgradient
+        ``gauss_newton()`` in Davis and Jiang's paper; any with Polyak steps will do.
+    lower_bound : float
+        A number the objective cannot fall below.
+    stage_steps : int
+        Steps between two guesses.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.restarted(lm.methods.gauss_newton())
+    """
+    return RestartedPolyak(method, lower_bound, stage_steps)

@@ -3,6 +3,8 @@
 from .api import Snapshot as Snapshot
 from .api import iterate as iterate
 from .api import solve as solve
+from .compare import Comparison as Comparison
+from .compare import compare as compare
 from .result import Result as Result
 from .stopping import Stopping as Stopping
 from .trace import Trace as Trace
