@@ -21,7 +21,7 @@ LAYERS = [
     ["methods"],
     ["metrics"],
     ["solve"],
-    ["testing", "plots"],
+    ["testing", "plots", "theory"],
     ["experiments"],
     ["cli"],
 ]

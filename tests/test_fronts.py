@@ -64,3 +64,68 @@ def test_convergence_picture_shows_the_trace():
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), runs["a"].trace.value)
     with pytest.raises(KeyError):
         lm.plots.convergence(runs, metric="no such metric")
+
+
+def invoke(*arguments):
+    from lemmax.cli.app import app
+
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_compare_draws_and_tells(tmp_path):
+    options = ["--dim", 8, "--rank", 3, "--steps", 60, "--out", tmp_path]
+    done = invoke("compare", "--methods", "lmm,prec-gd,prox-linear", *options)
+    assert done.exit_code == 0, done.output
+    assert "prox-linear" in done.output
+    assert "prec-gd was left out. PrecGD is for smooth losses" in " ".join(done.output.split())
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare", "--methods", "lmm,magic"], "No method called magic"),
+        (["compare", "--rank", "2", "--true-rank", "3"], "must be at most the fitted rank"),
+        (["reproduce", "figure0"], "Nothing called figure0"),
+    ],
+)
+def test_bad_choices_get_a_sentence_and_exit_code_2(arguments, sentence):
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert sentence in done.output
+
+
+def test_reproduce_lists_what_there_is():
+    assert "table1" in invoke("reproduce").output
+
+
+def test_convergence_is_named_from_the_trace():
+    from lemmax.experiments.table1 import classify
+
+    steps = np.arange(400)
+    rounding = 1e-15
+    assert classify(0.9**steps + rounding).kind == "linear"
+    assert classify(0.9**steps + rounding).rate == pytest.approx(0.9, rel=1e-3)
+    assert classify(0.9**steps + 1e-9).kind == "neighbourhood"
+    assert classify(1 / (1 + steps)).kind == "sublinear"
+    assert classify(1.1**steps).kind == "diverges"
+    assert classify(np.where(steps > 300, np.nan, 0.9**steps)).kind == "diverges"
+
+
+def test_table_1_says_where_ticks_and_measurements_differ():
+    """At a small size, in two settings: LMM is linear, the subgradient method is not."""
+    from lemmax.experiments.table1 import ENTRIES, Setting, measure
+
+    smooth = Setting(symmetric=True, smooth=True, overparameterised=True)
+    nonsmooth = Setting(symmetric=False, smooth=False, overparameterised=True)
+    cells = {(c.method, c.setting): c for c in measure(1, 20, 700, [smooth, nonsmooth])}
+    assert len(cells) == 2 * len(ENTRIES)
+    for setting in (smooth, nonsmooth):
+        assert cells["LMM", setting].linear
+        assert cells["LMM", setting].disagreement is None
+        assert not cells["Polyak subgradient", setting].linear
+    assert cells["PrecGD", smooth].linear
+    said = cells["OPSA", nonsmooth].disagreement
+    assert said.startswith("OPSA (asymmetric, nonsmooth, over): ticked, but measured κ=1: floor")
+    said = cells["Approximated GN", smooth].disagreement
+    assert said.endswith("ticked, but its form here does not apply.")

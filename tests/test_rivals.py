@@ -298,7 +298,7 @@ def test_comparison_counts_steps_passes_and_refusals():
     assert [ax.get_xlabel() for ax in figure.axes] == [
         "steps",
         "passes over the measurements",
-        "seconds",
+        "seconds, compilation apart",
     ]
     np.testing.assert_array_equal(
         figure.axes[1].lines[0].get_xdata(), np.cumsum(comparison.results["LMM"].trace.passes)

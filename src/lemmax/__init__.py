@@ -7,6 +7,7 @@ from . import metrics as metrics
 from . import operators as operators
 from . import plots as plots
 from . import points as points
+from . import theory as theory
 from .methods import damping as damping
 from .methods import steps as steps
 from .problem import Composite as Composite

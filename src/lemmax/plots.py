@@ -72,12 +72,23 @@ def compare(comparison: Comparison, metric: str | None = None) -> Any:
     costs = (
         ("steps", lambda result: np.arange(len(result.trace.value))),
         ("passes over the measurements", lambda result: np.cumsum(result.trace.passes)),
-        # Steps of one method take the same time, compilation apart.
-        ("seconds", lambda result: np.linspace(0, result.seconds, len(result.trace.value))),
+        ("seconds, compilation apart", _seconds),
     )
     for ax, (label, cost) in zip(axes, costs, strict=True):
         _draw(ax, comparison.results, metric, cost, label)
+    # One legend and one axis label serve all three.
+    for ax in axes[1:]:
+        ax.set_ylabel("")
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+    axes[2].set_xscale("log")
     return figure
+
+
+def _seconds(result: Result) -> np.ndarray:
+    """When each iterate was reached: all steps of a method take the same time."""
+    rows = len(result.trace.value)
+    return np.arange(1, rows + 1) * result.seconds / rows
 
 
 def _figure(size: tuple[float, float]) -> Any:

@@ -1,4 +1,4 @@
-"""The command line: ``lemmax demo``."""
+"""The command line: ``lemmax demo``, ``lemmax compare``, ``lemmax reproduce``."""
 
 import sys
 

@@ -1,8 +1,6 @@
 """Commands, their options, and what they print."""
 
-import os
 import pathlib
-import tempfile
 from typing import Annotated
 
 import numpy as np
@@ -14,6 +12,10 @@ from rich.table import Table
 import lemmax as lm
 from lemmax.experiments import demo as demo_contests
 
+from ._files import make_folder, save
+from .compare import compare
+from .reproduce import reproduce
+
 app = typer.Typer(
     help="Composite optimisation: fast whatever the conditioning, the rank or the outliers.",
     no_args_is_help=True,
@@ -21,9 +23,8 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Keep ``demo`` a subcommand while it is the only one."""
+app.command()(compare)
+app.command()(reproduce)
 
 
 @app.command()
@@ -35,11 +36,7 @@ def demo(
 ) -> None:
     """Solve three problems with three methods, side by side, and draw the outcome."""
     console = Console()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        console.print(f"Cannot write to {out}: {error.strerror}.")
-        raise typer.Exit(2) from error
+    make_folder(console, out)
     outcomes = {}
     for make in demo_contests.CONTESTS:
         with console.status("preparing"):
@@ -47,7 +44,8 @@ def demo(
         outcomes[contest.title] = _run(console, contest)
         console.print(_table(contest, outcomes[contest.title]))
     path = out / "demo.png"
-    _save(demo_contests.picture(outcomes), path)
+    figure = demo_contests.picture(outcomes)
+    save(path, lambda partial: figure.savefig(partial, dpi=150))
     console.print(f"\nPicture: {path}")
 
 
@@ -79,11 +77,3 @@ def _table(contest: demo_contests.Contest, results: dict[str, lm.Result]) -> Tab
             f"{result.compile_seconds:.1f} s",
         )
     return table
-
-
-def _save(figure, path: pathlib.Path) -> None:
-    """Write beside the target, then rename: nobody ever sees half a picture."""
-    handle, partial = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    figure.savefig(partial, dpi=150)
-    pathlib.Path(partial).replace(path)

@@ -1,0 +1,140 @@
+"""``lemmax compare``: methods of one's choice on an instance of one's choice."""
+
+import enum
+import pathlib
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import lemmax as lm
+from lemmax.experiments.instances import Instance, low_rank_sensing, psd_sensing
+
+from ._files import make_folder, save
+
+METHODS = {
+    "lmm": lm.methods.lmm,
+    "gauss-newton": lm.methods.gauss_newton,
+    "subgradient": lm.methods.polyak_subgradient,
+    "scaled-gd": lm.methods.scaled_gd,
+    "scaled-gd-damped": lm.methods.scaled_gd_damped,
+    "scaled-subgradient": lm.methods.scaled_subgradient,
+    "prec-gd": lm.methods.prec_gd,
+    "prec-gd-asymmetric": lm.methods.prec_gd_asymmetric,
+    "opsa": lm.methods.opsa,
+    "apgd": lm.methods.apgd,
+    "agn": lm.methods.approximate_gauss_newton,
+    "prox-linear": lambda: lm.methods.prox_linear(target=0.0),
+    "super-polyak": lm.methods.super_polyak,
+}
+_ERROR = "relative error"
+
+
+class Kind(enum.StrEnum):
+    """Kinds of matrices to recover."""
+
+    psd = "psd"
+    asymmetric = "asymmetric"
+
+
+class Loss(enum.StrEnum):
+    """Losses to recover them with."""
+
+    l1 = "l1"
+    square = "square"
+
+
+def compare(
+    kind: Annotated[Kind, typer.Argument(help="What to recover.")] = Kind.psd,
+    methods: Annotated[
+        str, typer.Option(help=f"Names, separated by commas, of: {', '.join(METHODS)}.")
+    ] = "lmm,gauss-newton,subgradient,scaled-subgradient,prox-linear",
+    dim: Annotated[int, typer.Option(min=2, help="Rows of the matrix.")] = 40,
+    rank: Annotated[int, typer.Option(min=1, help="Rank it is fitted with.")] = 5,
+    true_rank: Annotated[int, typer.Option(min=1, help="Rank it has.")] = 2,
+    condition: Annotated[float, typer.Option(min=1, help="Condition number.")] = 100.0,
+    loss: Annotated[Loss, typer.Option(help="Loss.")] = Loss.l1,
+    steps: Annotated[int, typer.Option(min=1, help="Most steps of a method.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    out: Annotated[pathlib.Path, typer.Option(help="Folder for the picture.")] = pathlib.Path(
+        "lemmax-compare"
+    ),
+) -> None:
+    """Run methods side by side on a sensing problem: a table and a picture."""
+    console = Console()
+    chosen = [name.strip() for name in methods.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in METHODS]
+    if unknown or not chosen:
+        console.print(f"No method called {', '.join(unknown) or '(nothing)'}. There are:")
+        console.print(", ".join(METHODS))
+        raise typer.Exit(2)
+    if not true_rank <= min(rank, dim):
+        console.print("The true rank must be at most the fitted rank and the dimension.")
+        raise typer.Exit(2)
+    make_folder(console, out)
+    instance = _instance(kind, loss, seed, dim, rank, true_rank, condition)
+    with console.status("running"):
+        comparison = lm.compare(
+            instance.problem,
+            {name: METHODS[name]() for name in chosen},
+            instance.x0,
+            max_steps=steps,
+            # Relative to the start, whose error is 1e-2; a square falls twice as fast.
+            tol=1e-12 if loss is Loss.l1 else 1e-24,
+            metrics={_ERROR: instance.error},
+        )
+    console.print(_table(comparison))
+    for name, sentence in comparison.refused.items():
+        console.print(f"{name} was left out. {sentence}")
+    path = out / "compare.png"
+    figure = lm.plots.compare(comparison, _ERROR)
+    save(path, lambda partial: figure.savefig(partial, dpi=150))
+    console.print(f"Picture: {path}")
+
+
+def _instance(
+    kind: Kind, loss: Loss, seed: int, dim: int, rank: int, true_rank: int, condition: float
+) -> Instance:
+    chosen = lm.losses.L1() if loss is Loss.l1 else lm.losses.SquaredL2()
+    if kind is Kind.psd:
+        return psd_sensing(
+            seed,
+            dim=dim,
+            rank=rank,
+            true_rank=true_rank,
+            measurements=2 * dim * rank,
+            condition=condition,
+            loss=chosen,
+        )
+    return low_rank_sensing(
+        seed,
+        shape=(dim, dim),
+        rank=rank,
+        true_rank=true_rank,
+        measurements=4 * dim * rank,
+        condition=condition,
+        loss=chosen,
+    )
+
+
+def _table(comparison: lm.Comparison) -> Table:
+    table = Table(title="Relative error, and what it took to get to 1e-10", title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for column in ("best", "last", "steps", "passes", "seconds", "compile"):
+        table.add_column(column, justify="right")
+
+    def cell(number: float | None, form: str) -> str:
+        return "never" if number is None else format(number, form)
+
+    for row in comparison.table(_ERROR):
+        table.add_row(
+            row["method"],
+            f"{row['best']:.1e}",
+            f"{row['last']:.1e}",
+            cell(row["steps_to_accuracy"], "d"),
+            cell(row["passes_to_accuracy"], "d"),
+            cell(row["seconds_to_accuracy"], ".3f"),
+            f"{row['compile_seconds']:.1f} s",
+        )
+    return table
