@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -62,8 +63,12 @@ def test_convergence_picture_shows_the_trace():
     ax = lm.plots.convergence(runs)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), runs["a"].trace.value)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="there are"):
         lm.plots.convergence(runs, metric="no such metric")
+    assert len(lm.plots.convergence(list(runs.values())).lines) == 2
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs.values())
+    with pytest.raises(ValueError, match="a batch of runs"):
+        lm.plots.convergence(batch)
 
 
 def invoke(*arguments):

@@ -67,13 +67,13 @@ BAD = {
     "matrix as tensor": (lambda: lm.maps.CP((4, 4), 2), r"order 3 or more.*Use LowRank"),
     "order 2": (lambda: lm.maps.SymmetricCP(4, 2, order=2), r"order 3 or more.*Use PSD"),
     "LowRank shape": (lambda: lm.maps.LowRank((4, 4, 4), 2), r"two entries"),
-    "Huber threshold": (lambda: lm.losses.Huber(0.0), r"must be positive"),
-    "quantile level": (lambda: lm.losses.Quantile(1.0), r"between 0 and 1"),
+    "Huber threshold": (lambda: lm.losses.Huber(0.0), r"threshold must be above 0; got 0.0"),
+    "quantile level": (lambda: lm.losses.Quantile(1.0), r"level must be below 1"),
     "x0 shape": (lambda: solve(ONES((4, 3))), r"PSD takes parameters of shape \(4, 2\).*\(4, 3\)"),
     "x0 structure": (lambda: solve((ONES((4, 2)),)), r"PSD takes parameters"),
-    "x0 NaN": (lambda: solve(with_nan(ONES((4, 2)))), r"x0 holds entries that are NaN"),
+    "x0 NaN": (lambda: solve(with_nan(ONES((4, 2)))), r"parameters x0 hold 1 entries that are NaN"),
     "max_steps": (lambda: solve(ONES((4, 2)), max_steps=-1), r"max_steps must be a whole number"),
-    "tol": (lambda: solve(ONES((4, 2)), tol=-1.0), r"tol must not be negative"),
+    "tol": (lambda: solve(ONES((4, 2)), tol=-1.0), r"tol must be at least 0; got -1.0"),
     "every": (lambda: solve(ONES((4, 2)), every=0), r"every must be a whole number"),
     "damping without target": (
         lambda: lm.methods.lmm(lm.steps.Geometric(1e-2, 0.9)),
@@ -86,6 +86,40 @@ BAD = {
             ONES(3),
         ),
         r"returns arrays of shape \(3, 1\), but \(3,\) is needed",
+    ),
+    "operator NaN": (
+        lambda: lm.operators.Dense(with_nan(ONES((7, 4, 4)))),
+        r"The measurement arrays hold 1 entries that are NaN",
+    ),
+    "symmetric operator on other maps": (
+        lambda: lm.Composite(
+            lm.losses.L1(),
+            lm.maps.LowRank((4, 4), 2),
+            ONES(7),
+            lm.operators.SymmetricDense(ONES((7, 4, 4))),
+        ),
+        r"SymmetricDense measures symmetric points alone.*Use Dense",
+    ),
+    "symmetric operator on a function": (
+        lambda: lm.solve(
+            lm.Composite(
+                lm.losses.L1(),
+                lm.maps.FromFunction(lambda x: x),
+                ONES(7),
+                lm.operators.SymmetricDense(ONES((7, 4, 4))),
+            ),
+            lm.methods.lmm(),
+            np.arange(16.0).reshape(4, 4),
+        ),
+        r"SymmetricDense measures symmetric points alone",
+    ),
+    "decay": (lambda: lm.steps.Geometric(1.0, 1.5), r"decay must be above 0 and at most 1"),
+    "initial": (lambda: lm.damping.Geometric(-1.0, 0.5), r"initial must be at least 0"),
+    "scale": (lambda: lm.steps.Polyak(scale=-1.0), r"scale must be above 0"),
+    "window": (lambda: lm.Stopping(window=0), r"window must be a whole number"),
+    "metric": (
+        lambda: solve(ONES((4, 2)), metrics={"all": lambda x, evaluation: x}),
+        r"metric 'all' must return a number; it returned shape \(4, 2\)",
     ),
     "Kruskal factors": (
         lambda: lm.points.KruskalPoint((ONES((3, 2)), ONES((3, 1)))),
@@ -128,6 +162,10 @@ sentence(lambda: lm.Composite(lm.losses.L1(), "square", data=np.ones(2)))
 problem = lm.Composite(lm.losses.L1(), lm.maps.Square(2), data=np.ones(2))
 sentence(lambda: lm.solve(problem, lm.methods.lmm, np.ones(2)))
 sentence(lambda: lm.solve(lm.methods.lmm(), problem, np.ones(2)))
+sentence(lambda: lm.Composite(lm.losses.L1(), lambda x: x, data=np.ones(2)))
+sentence(lambda: lm.methods.lmm(0.5))
+sentence(lambda: lm.Composite(lm.losses.L1(), lm.maps.Square(2), data=np.array([1j, 2])))
+sentence(lambda: lm.operators.Dense(np.array([["a", "b"]])))
 """
 
 
@@ -137,11 +175,15 @@ def test_wrong_kinds_of_things():
         [sys.executable, "-c", WRONG_KINDS], capture_output=True, text=True, check=True
     )
     lines = done.stdout.strip().splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 8
     assert "the class L1: did you mean L1()?" in lines[0]
     assert lines[1].startswith("map must be one of lemmax's")
     assert "method such as lm.methods.lmm(); got the function lmm: did you" in lines[2]
-    assert "first argument of solve is a Composite" in lines[3]
+    assert "first argument of solve must be a Composite" in lines[3]
+    assert "lm.maps.FromFunction(function)" in lines[4]
+    assert "step must be a rule such as lm.steps.Polyak(); got a float" in lines[5]
+    assert "Complex arrays are not supported" in lines[6]
+    assert "An array of numbers is needed" in lines[7]
 
 
 def test_the_callers_arrays_are_not_modified():
@@ -169,7 +211,26 @@ def test_the_operator_does_not_follow_later_changes_of_the_callers_array():
     assert jnp.all(symmetric.packed == 1)
 
 
+def test_a_new_operator_may_return_a_plain_array():
+    class Doubled(lm.operators.AbstractOperator):
+        point_shape = None
+        observation_shape = None
+
+        def measure(self, point):
+            return 2 * point.dense()
+
+        def adjoint(self, observations):
+            return 2 * observations
+
+    problem = lm.Composite(lm.losses.L2(), lm.maps.FromFunction(lambda x: x), ONES(2), Doubled())
+    result = lm.solve(problem, lm.methods.lmm(), np.zeros(2))
+    np.testing.assert_allclose(result.x, 0.5)
+
+
 def test_lists_and_integers_are_welcome():
+    problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), data=[1, 4])
+    nested = lm.solve(problem, lm.methods.lmm(), [1, 1])
+    np.testing.assert_allclose(nested.point.dense(), [1, 4], rtol=1e-6)
     problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), data=[1, 4])
     result = lm.solve(problem, lm.methods.lmm(), np.array([1, 1]))
     np.testing.assert_allclose(result.point.dense(), [1, 4], rtol=1e-6)

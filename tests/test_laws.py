@@ -125,6 +125,11 @@ class HalfTheSlope(L1):
         return super().subgradient(residual) / 2
 
 
+class IgnoresItsWeights(L1):
+    def value(self, residual):
+        return jnp.sum(jnp.abs(residual))
+
+
 class PicksASideAtZero(L1):
     def subgradient(self, residual):
         return jnp.where(residual >= 0, 1.0, -1.0)
@@ -173,6 +178,7 @@ class NotZeroAtZero(L2):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
+        (IgnoresItsWeights(), "weights are not applied"),
         (HalfTheSlope(), "not a subgradient"),
         (PicksASideAtZero(), "fixed point"),
         (ConvexButWrongSlope(), "subgradient"),

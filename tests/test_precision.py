@@ -78,6 +78,24 @@ assert mixed.x.dtype == np.float64 and mixed.status == lm.Status.TARGET_REACHED
 single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), instance.problem)
 plain = lm.solve(single, lm.methods.lmm(), jnp.asarray(instance.x0), max_steps=3)
 assert isinstance(plain.x, jax.Array) and plain.x.dtype == jnp.float32
+# NumPy's integers are sizes like any other.
+assert lm.maps.PSD(np.int64(3), np.int32(2)) == lm.maps.PSD(3, 2)
+assert lm.maps.LowRank(np.array([3, 4]), 2).shape == (3, 4)
+# Integers, lists and objects are NumPy's float64, weights and metrics too.
+large = lm.Composite(lm.losses.L2(), lm.maps.Square(2), np.array([16777217, 4]))
+assert float(large.data[0]) == 16777217
+assert lm.losses.L1(weights=[0.1, 0.2]).weights.dtype == np.float64
+assert lm.metrics.RelativeError([0.1, 0.2]).truth.value.dtype == np.float64
+assert lm.operators.Dense([[0.1, 0.2]]).matrix.dtype == np.float64
+observed = instance.problem.operator.measure(instance.problem.map(instance.x0))
+assert observed.dtype == np.float64
+assert lm.points.KruskalPoint([[[0.1]], [[0.3]]]).dense().dtype == np.float64
+try:
+    jax.vmap(lambda x: lm.solve(instance.problem, lm.methods.lmm(), x))(instance.x0[None])
+except ValueError as error:
+    assert "jax_enable_x64" in str(error)
+else:
+    raise AssertionError("float64 was cut silently")
 assert not jax.config.jax_enable_x64
 assert (jnp.ones(2) + 1.0).dtype == jnp.float32
 print("kept")

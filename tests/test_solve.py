@@ -90,13 +90,17 @@ def test_callback_sees_every_kth_step(instance):
     run(instance, callback=seen.append, every=10, max_steps=35, tol=0)
     assert [snapshot.step for snapshot in seen] == [10, 20, 30]
     values = run(instance, max_steps=35, tol=0).trace.value
-    assert [snapshot.value for snapshot in seen] == [values[9], values[19], values[29]]
+    assert [snapshot.value for snapshot in seen] == [values[10], values[20], values[30]]
+    for snapshot in seen:
+        assert isinstance(snapshot.x, np.ndarray)
+        assert instance.problem.evaluate(snapshot.x).value == pytest.approx(snapshot.value)
 
 
 def test_callback_can_stop_the_run(instance):
-    result = run(instance, callback=lambda s: s.step >= 20, every=5)
+    result = run(instance, callback=lambda s: np.bool_(s.step >= 20), every=5)
     assert result.status == lm.Status.INTERRUPTED
-    assert len(result.trace.value) == result.steps + 1 == 20
+    assert len(result.trace.value) == result.steps + 1 == 21
+    assert instance.problem.evaluate(result.last_x).value == pytest.approx(result.trace.value[-1])
     assert result.value == np.min(result.trace.value)
 
 
@@ -106,7 +110,7 @@ def test_keyboard_interruption_returns_what_it_has(instance):
 
     result = run(instance, callback=press_control_c, every=9)
     assert result.status == lm.Status.INTERRUPTED
-    assert len(result.trace.value) == 9
+    assert len(result.trace.value) == 10
     assert np.all(np.isfinite(result.x))
 
 
@@ -125,8 +129,8 @@ def test_interruption_is_answered_soon_without_any_callback(instance):
 def test_iterate_takes_the_same_steps(instance):
     whole = run(instance, max_steps=12, tol=0)
     snapshots = list(lm.iterate(instance.problem, lm.methods.lmm(), instance.x0, max_steps=12))
-    assert [snapshot.step for snapshot in snapshots] == list(range(1, 13))
-    np.testing.assert_allclose([s.value for s in snapshots], whole.trace.value[:12], rtol=1e-8)
+    assert [snapshot.step for snapshot in snapshots] == list(range(13))
+    np.testing.assert_allclose([s.value for s in snapshots], whole.trace.value, rtol=1e-8)
     np.testing.assert_allclose(snapshots[-1].x, whole.last_x, rtol=1e-6)
 
 

@@ -28,7 +28,7 @@ def reach_target():
 
 
 def reach_converged():
-    method = lm.methods.lmm(lm.steps.Geometric(1e-3, 0.9), lm.damping.Geometric(1e-5, 0.9))
+    method = lm.methods.lmm(lm.steps.Geometric(3e-4, 0.9), lm.damping.Geometric(1e-5, 0.9))
     return solve(sensing(outliers=0.1), method, tol=1e-12)
 
 
@@ -115,6 +115,7 @@ def test_throw_raises_with_the_text():
     with pytest.raises(lm.SolveError, match=r"STEP_LIMIT: max_steps ran out.*") as caught:
         solve(sensing(), max_steps=3, throw=True)
     assert caught.value.status == lm.Status.STEP_LIMIT
+    assert caught.value.result.steps == 3
     assert solve(sensing(), throw=True).status.succeeded
 
 
@@ -135,6 +136,24 @@ def test_zero_steps_and_exact_start():
     assert exact.status == lm.Status.TARGET_REACHED
     assert exact.value == 0
     assert exact.steps == 0
+
+
+def test_standing_still_is_no_success():
+    """Neither at a saddle point nor with steps too short to move anything."""
+    method = lm.methods.lmm(lm.steps.Geometric(0.1, 0.9), lm.damping.Geometric(0.1, 0.9))
+    problem = lm.Composite(lm.losses.L1(), lm.maps.LowRank((3, 3), 2), data=np.ones((3, 3)))
+    saddle = lm.solve(problem, method, (np.zeros((3, 2)), np.zeros((3, 2))))
+    assert saddle.status == lm.Status.STAGNATED
+    tiny = lm.methods.subgradient(lm.steps.Geometric(1e-300, 0.9))
+    assert solve(sensing(), tiny).status == lm.Status.STAGNATED
+
+
+def test_a_start_at_the_solution_does_not_diverge():
+    instance = sensing()
+    solved = solve(instance, tol=1e-14).x
+    method = lm.methods.lmm(lm.steps.Geometric(1e-3, 0.9), lm.damping.Geometric(1e-5, 0.9))
+    again = lm.solve(instance.problem, method, solved, tol=1e-10)
+    assert again.status != lm.Status.DIVERGED
 
 
 def test_window_and_step_tolerance_are_honoured():

@@ -49,19 +49,54 @@ def precision_context(*trees: PyTree) -> contextlib.AbstractContextManager:
 
 
 def to_device(array: Any) -> Array:
-    """Put an array on the device as floating point, float64 kept whatever the x64 mode is."""
+    """Put an array on the device as floating point, float64 kept whatever the x64 mode is.
+
+    What comes from outside JAX (integers, lists, anything NumPy understands) becomes float64,
+    except float32, which stays. The caller's memory is copied, and the copy done on return.
+    """
     if is_traced(array):
         return array
-    if isinstance(array, (list, tuple, int, float)):
-        array = jnp.asarray(array, dtype=float)
-    with precision_context(array):
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            array = jnp.asarray(array, dtype=float)
-        if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
-            mine = aligned_empty(array.shape, array.dtype)
-            np.copyto(mine, array)
-            return jax.device_put(mine)
-        return jnp.asarray(array)
+    if isinstance(array, jax.Array):
+        _refuse_complex(array.dtype)
+        half = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 4
+        if half or not jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(jnp.float32 if half else float)
+        return array
+    array = np.asarray(array)
+    _refuse_complex(array.dtype)
+    if array.dtype.kind not in "fiubO":
+        raise TypeError(f"An array of numbers is needed; got one of type {array.dtype}.")
+    dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    try:
+        mine = aligned_empty(array.shape, dtype)
+        np.copyto(mine, array, casting="unsafe")
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"An array of numbers is needed, and these are not: {error}.") from error
+    with precision_context(mine):
+        return jax.device_put(mine)
+
+
+def _refuse_complex(dtype: Any) -> None:
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(
+            "Complex arrays are not supported. Stack real and imaginary parts along a new axis."
+        )
+
+
+def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
+    """Raise a sentence if an array holds NaN or infinity; traced arrays pass."""
+    if is_traced(tree):
+        return
+    bad = 0
+    for leaf in jax.tree.leaves(tree):
+        array = np.asarray(leaf)
+        # A sum needs no memory; only if it is not finite are the entries looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.sum(array)
+        if not np.isfinite(total):
+            bad += int(array.size - np.count_nonzero(np.isfinite(array)))
+    if bad:
+        raise ValueError(f"{what} hold {bad} entries that are NaN or infinite.{cure}")
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -106,12 +141,17 @@ def cast_floats(tree: PyTree, dtype: Any) -> PyTree:
 
 
 def as_hyperparameters(tree: PyTree) -> PyTree:
-    """Turn Python floats into weakly typed device scalars.
+    """Turn Python numbers into weakly typed device scalars.
 
     They then are arguments of the compiled program instead of constants in it, so that another
     value does not compile again, and they take the precision of the arrays they meet.
     """
-    return jax.tree.map(lambda u: jnp.asarray(u) if isinstance(u, float) else u, tree)
+
+    def convert(leaf):
+        number = isinstance(leaf, (int, float)) and not isinstance(leaf, bool)
+        return jnp.asarray(leaf) if number else leaf
+
+    return jax.tree.map(convert, tree)
 
 
 def common_dtype(*trees: PyTree) -> Any:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ._checks import check_real
 from ._dtype import to_device
 from ._tree import is_traced, tree_norm
 from ._typing import RealLike, RealScalar
@@ -251,8 +252,7 @@ class Huber(AbstractLoss):
     quadratic: ClassVar[bool] = True
 
     def __check_init__(self):
-        if isinstance(self.threshold, (int, float)) and not self.threshold > 0:
-            raise ValueError(f"Huber's threshold must be positive; got {self.threshold}.")
+        check_real(0, threshold=self.threshold, open_low=True)
 
     def value(self, residual: Array) -> RealScalar:
         """Weighted sum over the entries."""
@@ -300,8 +300,9 @@ class Quantile(AbstractLoss):
     quadratic: ClassVar[bool] = False
 
     def __check_init__(self):
-        if isinstance(self.level, (int, float)) and not 0 < self.level < 1:
-            raise ValueError(f"The level of a quantile lies between 0 and 1; got {self.level}.")
+        check_real(0, 1, level=self.level, open_low=True)
+        if isinstance(self.level, (int, float)) and self.level == 1:
+            raise ValueError("level must be below 1; got 1.")
 
     def value(self, residual: Array) -> RealScalar:
         """Weighted sum over the entries."""

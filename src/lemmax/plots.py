@@ -1,7 +1,7 @@
 """Pictures, drawn with matplotlib, which is imported only when one is asked for."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,16 @@ _LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
 
 
 def convergence(
-    results: Result | Mapping[str, Result], metric: str | None = None, ax: Any = None
+    results: Result | Mapping[str, Result] | Sequence[Result],
+    metric: str | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw the value, or a metric, of one or several runs against the steps.
 
     Parameters
     ----------
-    results : Result or dict of Result
-        One run, or several by name.
+    results : Result, dict or sequence of Result
+        One run, or several, by name if they have one.
     metric : str, optional
         A column of ``result.trace.metrics``; the objective value if not given.
     ax : matplotlib Axes, optional
@@ -28,6 +30,7 @@ def convergence(
     Returns
     -------
     matplotlib Axes
+        Of a figure that pyplot does not know: ``ax.figure.savefig(...)``, or give an ``ax``.
 
     Examples
     --------
@@ -38,7 +41,13 @@ def convergence(
     >>> lm.plots.convergence(result).get_yscale()
     'log'
     """
-    named = {"": results} if isinstance(results, Result) else results
+    if isinstance(results, Result):
+        results = {"": results}
+    named = (
+        results
+        if isinstance(results, Mapping)
+        else {str(k): result for k, result in enumerate(results)}
+    )
     ax = _figure((6, 4)).subplots() if ax is None else ax
     _draw(ax, named, metric, lambda result: np.arange(len(result.trace.value)), "steps")
     return ax
@@ -110,7 +119,15 @@ def _draw(
 ) -> None:
     # Methods that agree draw over each other; different dashes keep both visible.
     for (name, result), style in zip(results.items(), itertools.cycle(_LINE_STYLES), strict=False):
-        column = np.asarray(result.trace.value if metric is None else result.trace.metrics[metric])
+        known = result.trace.metrics
+        if metric is not None and metric not in known:
+            raise KeyError(f"No metric called {metric!r} in the trace; there are {sorted(known)}.")
+        column = np.asarray(result.trace.value if metric is None else known[metric])
+        if column.ndim != 1:
+            raise ValueError(
+                "This is a batch of runs. Draw one of them: "
+                "jax.tree.map(lambda leaf: leaf[i], result)."
+            )
         shown = np.where(np.isfinite(column) & (column > 0), column, np.nan)
         ax.semilogy(cost(result), shown, label=name, linewidth=2, linestyle=style)
     ax.set_xlabel(label)

@@ -5,6 +5,8 @@ tensor it stands for. Its dual, what an operator's adjoint hands back, is in `co
 """
 
 import abc
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -107,8 +109,8 @@ class KruskalPoint(AbstractPoint):
 
     factors: tuple[AnyArray, ...]
 
-    def __init__(self, factors: tuple[Array | np.ndarray, ...]):
-        factors = tuple(factors)
+    def __init__(self, factors: Sequence[Any]):
+        factors = tuple(f if hasattr(f, "shape") else np.asarray(f, float) for f in factors)
         shapes = [jnp.shape(factor) for factor in factors]
         if len(factors) < 2 or any(len(s) != 2 or s[1] != shapes[0][-1] for s in shapes):
             raise ValueError(

@@ -8,14 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ._dtype import keeps_float64, to_device
+from ._checks import check_kind
+from ._dtype import keeps_float64, require_finite, to_device
 from ._tree import is_traced
 from ._typing import Parameters, RealScalar
-from .covectors import AbstractCovector
+from .covectors import AbstractCovector, DenseCovector
 from .losses import AbstractLoss
 from .maps import AbstractMap
 from .operators import AbstractOperator, Identity
 from .points import AbstractPoint, DensePoint, KruskalPoint
+
+_NOT_SYMMETRIC = (
+    "The operator {} measures symmetric points alone, and this map makes others. Use Dense."
+)
 
 
 class Evaluation(eqx.Module):
@@ -81,11 +86,12 @@ class Composite(eqx.Module):
             ("map", map, AbstractMap),
             ("operator", operator, AbstractOperator),
         ):
-            if not isinstance(part, kind):
+            if callable(part) and name == "map" and not isinstance(part, (type, kind)):
                 raise TypeError(
-                    f"{name} must be one of lemmax's (an instance of {kind.__name__}); got "
-                    f"{describe(part)}"
+                    "map must be one of lemmax's; wrap a function of your own: "
+                    "lm.maps.FromFunction(function)."
                 )
+            check_kind(name, part, kind, f"one of lemmax's (an instance of {kind.__name__})")
         self.loss, self.map, self.operator = loss, map, operator
         self.data = _prepare_data(data, loss)
         _check_shapes(self)
@@ -98,6 +104,8 @@ class Composite(eqx.Module):
         residual, adjoint = self.operator.residual(point, self.data)
         subgradient = self.loss.subgradient(residual)
         covector = adjoint(subgradient)
+        if not isinstance(covector, AbstractCovector):  # a plain array is a dense one
+            covector = DenseCovector(covector)
         return Evaluation(
             x=x,
             point=point,
@@ -108,19 +116,27 @@ class Composite(eqx.Module):
             gradient=self.map.vjp(x, covector),
         )
 
-    def rounding_level(self, x: Parameters) -> RealScalar:
-        """The value below which differences are rounding errors of the dtype."""
+    def value_scales(self, x: Parameters) -> tuple[RealScalar, RealScalar]:
+        """The value at residuals as large as the data, and at those that are rounding errors."""
         residual = jax.eval_shape(self.evaluate, x).residual
         data = self.data if isinstance(self.data, AbstractPoint) else DensePoint(self.data)
-        typical = data.norm() / residual.size**0.5
-        error = 64 * jnp.finfo(residual.dtype).eps * typical.astype(residual.dtype)
-        return self.loss.value(jnp.broadcast_to(error, residual.shape))
+        typical = (data.norm() / residual.size**0.5).astype(residual.dtype)
+        error = 64 * jnp.finfo(residual.dtype).eps * typical
+
+        def value(size: RealScalar) -> RealScalar:
+            return self.loss.value(jnp.broadcast_to(size, residual.shape))
+
+        return value(typical), value(error)
 
     def check_start(self, x0: Parameters) -> None:
         """Raise a sentence if the parameters do not fit the map, or its points the data."""
         self.map.check_parameters(x0)
         if self.map.shape is not None:
             return
+        if self.operator.needs_symmetry and not is_traced((self.map, x0)):
+            dense = np.asarray(self.map(x0).dense())
+            if not all(np.allclose(dense, np.swapaxes(dense, 0, k)) for k in range(dense.ndim)):
+                raise ValueError(_NOT_SYMMETRIC.format(type(self.operator).__name__))
         made = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(self.map, x0).dense())
         wanted = self.operator.point_shape
         if wanted is None:
@@ -130,15 +146,6 @@ class Composite(eqx.Module):
                 f"The map's function returns arrays of shape {made}, but {wanted} is needed to "
                 "fit the data or the operator."
             )
-
-
-def describe(thing: Any) -> str:
-    """What a misplaced argument is, in a few words."""
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}: did you mean {thing.__name__}()?"
-    if callable(thing) and hasattr(thing, "__name__"):
-        return f"the function {thing.__name__}: did you mean {thing.__name__}()?"
-    return f"a {type(thing).__name__}"
 
 
 def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:
@@ -157,13 +164,8 @@ def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:
     leaves = jax.tree.leaves(data)
     if not leaves or any(leaf.size == 0 for leaf in leaves):
         raise ValueError("The data are empty.")
-    if not is_traced(data):
-        bad = sum(int(np.sum(~np.isfinite(np.asarray(leaf)))) for leaf in leaves)
-        if bad:
-            raise ValueError(
-                f"The data hold {bad} entries that are NaN or infinite. Leave those observations "
-                "out, or replace them by 0 and give them weight 0 in the loss."
-            )
+    cure = " Leave those observations out, or replace them by 0 and give them weight 0 in the loss."
+    require_finite(data, "The data", cure)
     return data
 
 
@@ -175,6 +177,8 @@ def _check_shapes(problem: Composite) -> None:
             f"The map makes points of shape {tuple(makes)}, but the operator {name} measures "
             f"points of shape {tuple(takes)}."
         )
+    if problem.operator.needs_symmetry and problem.map.symmetric is False:
+        raise ValueError(_NOT_SYMMETRIC.format(name))
     observed = problem.operator.observation_shape
     if observed is None:
         observed = makes

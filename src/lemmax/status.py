@@ -1,6 +1,7 @@
 """What happened to a run, as data."""
 
 import enum
+from typing import Any
 
 
 class Status(enum.IntEnum):
@@ -54,9 +55,11 @@ _MESSAGES = {
         "value still falls, more steps help; if it is flat, change the step or damping rule."
     ),
     Status.STAGNATED: (
-        "The value stopped improving before the target was within tol. The target may be lower "
+        "The value stopped improving before the target was within tol (or, where no target is "
+        "known, without ever falling below the start). The target may be lower "
         "than the true minimum (noise or outliers in the data: use steps.Geometric, which needs "
-        "no target), or the start is a stationary point or outside the basin: try another x0."
+        "no target), the damping may not suit the scale of the loss (try another factor), or the "
+        "start is a stationary point or outside the basin (try another x0)."
     ),
     Status.PRECISION_FLOOR: (
         "The value stopped improving where rounding errors of this dtype begin. This is all the "
@@ -79,8 +82,9 @@ _MESSAGES = {
 
 
 class SolveError(RuntimeError):
-    """Raised by ``solve(..., throw=True)`` when a run did not succeed."""
+    """Raised by ``solve(..., throw=True)`` when a run did not succeed; it carries the result."""
 
-    def __init__(self, status: Status):
+    def __init__(self, status: Status, result: Any):
         super().__init__(f"{status.name}: {status.message}")
         self.status = status
+        self.result = result

@@ -57,6 +57,11 @@ class AbstractMap(eqx.Module):
         """Shape of the points; None if only evaluation tells."""
 
     @property
+    def symmetric(self) -> bool | None:
+        """Whether all points are symmetric under permutation of the modes; None if unknown."""
+        return None
+
+    @property
     @abc.abstractmethod
     def parameter_shapes(self) -> PyTree:
         """Shapes of the parameters (a tuple, or a tuple of tuples); None if anything goes."""
@@ -157,10 +162,3 @@ def closed_form(direction: Parameters, projections: Projections) -> Precondition
     return Preconditioned(
         direction, projections, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.bool_)
     )
-
-
-def check_positive(**sizes: int) -> None:
-    """Raise a sentence unless every size is a whole number of at least 1."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {size!r}.")

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from .._checks import as_whole, check_positive
 from .._linalg import (
     coordinates_in,
     damped_inverse,
@@ -29,7 +30,6 @@ from ._base import (
     AbstractMap,
     Preconditioned,
     Projections,
-    check_positive,
     spectral_projections,
 )
 from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
@@ -69,20 +69,25 @@ class CP(AbstractMap):
     rank: int = eqx.field(static=True)
     solver: CoreSolver | None
 
-    def __init__(self, shape: tuple[int, ...], rank: int, solver: CoreSolver | None = None):
+    def __init__(self, shape: Sequence[int], rank: int, solver: CoreSolver | None = None):
         if len(shape) < 3:
             raise ValueError(
                 f"CP makes tensors of order 3 or more; got shape {shape}. Use LowRank for matrices."
             )
         check_positive(**{f"dimension {k}": d for k, d in enumerate(shape)}, rank=rank)
-        self.dims = tuple(shape)
-        self.rank = rank
+        self.dims = tuple(as_whole(dim) for dim in shape)
+        self.rank = as_whole(rank)
         self.solver = solver
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the tensor."""
         return self.dims
+
+    @property
+    def symmetric(self) -> bool:
+        """Not in general."""
+        return False
 
     @property
     def parameter_shapes(self) -> tuple[tuple[int, int], ...]:

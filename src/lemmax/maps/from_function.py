@@ -53,6 +53,12 @@ class FromFunction(AbstractMap):
     tol: float | None = None
     max_steps: int = eqx.field(static=True, default=1000)
 
+    def __check_init__(self):
+        if not callable(self.function):
+            raise TypeError(
+                f"FromFunction wraps a function of the parameters; got {self.function!r}."
+            )
+
     @property
     def shape(self) -> None:
         """Known only when the function is evaluated."""

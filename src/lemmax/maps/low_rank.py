@@ -1,14 +1,17 @@
 """Rectangular low-rank matrices as X Y'."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .._checks import as_whole, check_positive
 from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
-from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
+from ._base import AbstractMap, Preconditioned, closed_form, spectral_projections
 
 Factors = tuple[AnyArray, AnyArray]
 
@@ -42,17 +45,22 @@ class LowRank(AbstractMap):
     dims: tuple[int, int] = eqx.field(static=True)
     rank: int = eqx.field(static=True)
 
-    def __init__(self, shape: tuple[int, ...], rank: int):
+    def __init__(self, shape: Sequence[int], rank: int):
         if len(shape) != 2:
             raise ValueError(f"LowRank makes matrices, so shape has two entries; got {shape}.")
         check_positive(rows=shape[0], columns=shape[1], rank=rank)
-        self.dims = (shape[0], shape[1])
-        self.rank = rank
+        self.dims = (as_whole(shape[0]), as_whole(shape[1]))
+        self.rank = as_whole(rank)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Shape of the matrix."""
         return self.dims
+
+    @property
+    def symmetric(self) -> bool:
+        """Not in general."""
+        return False
 
     @property
     def parameter_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -4,11 +4,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._checks import as_whole, check_positive
 from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
-from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
+from ._base import AbstractMap, Preconditioned, closed_form, spectral_projections
 
 
 class PSD(AbstractMap):
@@ -37,8 +38,8 @@ class PSD(AbstractMap):
     [2. 4. 0.]
     """
 
-    dim: int = eqx.field(static=True)
-    rank: int = eqx.field(static=True)
+    dim: int = eqx.field(static=True, converter=as_whole)
+    rank: int = eqx.field(static=True, converter=as_whole)
 
     def __check_init__(self):
         check_positive(dim=self.dim, rank=self.rank)
@@ -47,6 +48,11 @@ class PSD(AbstractMap):
     def shape(self) -> tuple[int, ...]:
         """``(dim, dim)``."""
         return (self.dim, self.dim)
+
+    @property
+    def symmetric(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def parameter_shapes(self) -> tuple[int, ...]:

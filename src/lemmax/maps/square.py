@@ -3,11 +3,12 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from .._checks import as_whole, check_positive
 from .._linalg import divide_or_zero
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import DensePoint
-from ._base import AbstractMap, Preconditioned, check_positive, closed_form, spectral_projections
+from ._base import AbstractMap, Preconditioned, closed_form, spectral_projections
 
 
 class Square(AbstractMap):
@@ -26,7 +27,7 @@ class Square(AbstractMap):
     [9. 4.]
     """
 
-    dim: int = eqx.field(static=True)
+    dim: int = eqx.field(static=True, converter=as_whole)
 
     def __check_init__(self):
         check_positive(dim=self.dim)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .._checks import as_whole, check_positive
 from .._linalg import (
     coordinates_in,
     damped_inverse,
@@ -22,7 +23,6 @@ from ._base import (
     AbstractMap,
     Preconditioned,
     Projections,
-    check_positive,
     spectral_projections,
 )
 from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
@@ -52,9 +52,9 @@ class SymmetricCP(AbstractMap):
      [4. 8.]]
     """
 
-    dim: int = eqx.field(static=True)
-    rank: int = eqx.field(static=True)
-    order: int = eqx.field(static=True, default=3)
+    dim: int = eqx.field(static=True, converter=as_whole)
+    rank: int = eqx.field(static=True, converter=as_whole)
+    order: int = eqx.field(static=True, default=3, converter=as_whole)
     solver: CoreSolver | None = None
 
     def __check_init__(self):
@@ -69,6 +69,11 @@ class SymmetricCP(AbstractMap):
     def shape(self) -> tuple[int, ...]:
         """``(dim,) * order``."""
         return (self.dim,) * self.order
+
+    @property
+    def symmetric(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def parameter_shapes(self) -> tuple[int, int]:

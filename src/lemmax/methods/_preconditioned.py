@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._checks import check_kind
 from .._tree import tree_move
 from .._typing import Parameters, RealLike
 from ..problem import Composite, Evaluation
@@ -41,6 +42,10 @@ class PreconditionedSubgradient(AbstractMethod):
         step_rule: AbstractStepRule,
         scope: Scope | None = None,
     ):
+        check_kind("step", step_rule, AbstractStepRule, "a rule such as lm.steps.Polyak()")
+        check_kind(
+            "damping", damping_rule, AbstractDampingRule, "a rule such as lm.damping.Fixed(0.1)"
+        )
         if damping_rule.needs_gap and step_rule.known_target is None:
             raise ValueError(
                 f"damping.{type(damping_rule).__name__} follows the gap to a target value, "

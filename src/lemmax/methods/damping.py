@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._checks import check_real
 from .._typing import RealLike, RealScalar
 from ..losses import AbstractLoss
 
@@ -39,6 +40,9 @@ class ProportionalToGap(AbstractDampingRule):
     factor: RealLike = 1e-3
     needs_gap: ClassVar[bool] = True
 
+    def __check_init__(self):
+        check_real(0, factor=self.factor)
+
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the gap."""
         return jnp.asarray(self.factor * gap)
@@ -60,6 +64,9 @@ class ProportionalToRootGap(AbstractDampingRule):
 
     factor: RealLike = 2.5e-3
     needs_gap: ClassVar[bool] = True
+
+    def __check_init__(self):
+        check_real(0, factor=self.factor)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the root of the gap."""
@@ -103,6 +110,10 @@ class Geometric(AbstractDampingRule):
     decay: RealLike
     needs_gap: ClassVar[bool] = False
 
+    def __check_init__(self):
+        check_real(0, initial=self.initial)
+        check_real(0, 1, decay=self.decay, open_low=True)
+
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the schedule."""
         return jnp.asarray(self.initial * self.decay ** step.astype(gap.dtype), gap.dtype)
@@ -124,6 +135,9 @@ class Fixed(AbstractDampingRule):
 
     size: RealLike
     needs_gap: ClassVar[bool] = False
+
+    def __check_init__(self):
+        check_real(0, size=self.size)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """The constant."""

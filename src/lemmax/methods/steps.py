@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._checks import check_real
 from .._typing import RealLike, RealScalar
 from ..maps import Projections
 
@@ -63,6 +64,10 @@ class Polyak(AbstractStepRule):
     scale: RealLike = 1.0
     denominator: Callable[[Projections], RealScalar] = eqx.field(static=True, default=damped_norm)
 
+    def __check_init__(self):
+        check_real(0, scale=self.scale, open_low=True)
+        check_real(-float("inf"), target=self.target)
+
     @property
     def known_target(self) -> RealLike:
         """The target."""
@@ -100,6 +105,10 @@ class Geometric(AbstractStepRule):
     initial: RealLike
     decay: RealLike
 
+    def __check_init__(self):
+        check_real(0, initial=self.initial, open_low=True)
+        check_real(0, 1, decay=self.decay, open_low=True)
+
     @property
     def known_target(self) -> None:
         """None."""
@@ -133,6 +142,10 @@ class NormalisedGeometric(AbstractStepRule):
 
     initial: RealLike
     decay: RealLike
+
+    def __check_init__(self):
+        check_real(0, initial=self.initial, open_low=True)
+        check_real(0, 1, decay=self.decay, open_low=True)
 
     @property
     def known_target(self) -> None:

@@ -28,6 +28,11 @@ class AbstractOperator(eqx.Module):
     def observation_shape(self) -> tuple[int, ...] | None:
         """Shape of what it returns; None if it depends on the point."""
 
+    @property
+    def needs_symmetry(self) -> bool:
+        """Whether only symmetric points may be measured."""
+        return False
+
     @abc.abstractmethod
     def measure(self, point: AbstractPoint) -> Array:
         """Observations of a point."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._dtype import to_device
+from .._dtype import keeps_float64, require_finite, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
@@ -47,6 +47,7 @@ class Dense(AbstractOperator):
         self.shape = array.shape[1:]
         # Before it goes to the device, where a reshape is a copy.
         self.matrix = to_device(array.reshape(array.shape[0], math.prod(self.shape)))
+        require_finite(self.matrix, "The measurement arrays")
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -58,10 +59,12 @@ class Dense(AbstractOperator):
         """The number of measurements, as a shape."""
         return (self.matrix.shape[0],)
 
+    @keeps_float64
     def measure(self, point: AbstractPoint) -> Array:
         """Inner product of every measurement array with the point."""
         return self.matrix @ jnp.ravel(point.dense())
 
+    @keeps_float64
     def adjoint(self, observations: Array) -> AbstractCovector:
         """Sum of the measurement arrays, weighted by the observations."""
         # s @ A, not A.T @ s: XLA's CPU product is several times slower on the transpose.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._dtype import aligned_empty, precision_context, to_device
+from .._dtype import aligned_empty, keeps_float64, precision_context, require_finite, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
@@ -61,6 +61,7 @@ class SymmetricDense(AbstractOperator):
             )
         self.dim, self.order = array.shape[1], len(array.shape) - 1
         self.packed = _pack(array, self.dim, self.order)
+        require_finite(self.packed, "The measurement arrays")
 
     @classmethod
     def from_packed(cls, packed: Any, dim: int, order: int = 2) -> "SymmetricDense":
@@ -83,6 +84,7 @@ class SymmetricDense(AbstractOperator):
                 f"A symmetric array of order {order} and dimension {dim} has {distinct} distinct "
                 f"entries, so packed must have shape (m, {distinct}); got {packed.shape}."
             )
+        require_finite(packed, "The measurement arrays")
         operator = object.__new__(cls)
         for name, value in (("packed", packed), ("dim", dim), ("order", order)):
             object.__setattr__(operator, name, value)
@@ -98,12 +100,19 @@ class SymmetricDense(AbstractOperator):
         """The number of measurements, as a shape."""
         return (self.packed.shape[0],)
 
+    @property
+    def needs_symmetry(self) -> bool:
+        """Of other points only one triangle would be seen."""
+        return True
+
+    @keeps_float64
     def measure(self, point: AbstractPoint) -> Array:
         """Inner product of every measurement array with a symmetric point."""
         dense = jnp.ravel(point.dense())
         distinct, multiplicity = distinct_entries(self.dim, self.order)
         return self.packed @ (dense[distinct] * jnp.asarray(multiplicity, dense.dtype))
 
+    @keeps_float64
     def adjoint(self, observations: Array) -> AbstractCovector:
         """Sum of the symmetric parts of the measurement arrays, weighted by the observations."""
         entries = (observations @ self.packed)[_positions(self.dim, self.order)]
@@ -141,6 +150,10 @@ def _positions(dim: int, order: int) -> np.ndarray:
     return rank[np.ravel_multi_index(tuple(sorted_grid), (dim,) * order)]
 
 
+def _float_type(array: np.ndarray) -> Any:
+    return np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+
+
 def _pack(array: Any, dim: int, order: int) -> Any:
     indices = _sorted_indices(dim, order)
     permuted = [
@@ -152,11 +165,11 @@ def _pack(array: Any, dim: int, order: int) -> Any:
         rows = rows.reshape(rows.shape[0], -1)
         return sum(rows[:, columns] for columns in permuted) / len(permuted)
 
-    if not isinstance(array, np.ndarray):
-        return to_device(symmetrise(array))
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+        return symmetrise(to_device(array))
     rows_at_a_time = max(1, _PACK_BYTES // (dim**order * array.itemsize))
     chunks = range(0, len(array), rows_at_a_time)
-    packed = aligned_empty((len(array), len(indices)), np.result_type(array, np.float32))
+    packed = aligned_empty((len(array), len(indices)), _float_type(array))
     for start in chunks:
         stop = start + rows_at_a_time
         packed[start:stop] = symmetrise(array[start:stop])

@@ -1,7 +1,7 @@
 """`solve` and `iterate`: the loop as a user calls it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,19 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._checks import as_whole, check_kind, check_positive, check_real, check_whole
 from .._dtype import (
     as_hyperparameters,
     cast_floats,
     common_dtype,
     needs_local_x64,
     precision_context,
+    require_finite,
     to_device,
     to_numpy,
 )
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
-from ..problem import Composite, describe
+from ..problem import Composite
 from ..status import SolveError, Status
 from .loop import Carry, Metrics, Plan, advance, start, visit
 from .progress import no_progress_bar, progress_bar
@@ -39,16 +41,16 @@ _visit = eqx.filter_jit(visit)
 
 
 class Snapshot(NamedTuple):
-    """The state of a run between two steps."""
+    """An iterate of a run that goes on.
+
+    ``step`` is its number (0 for the start), ``x`` its parameters, ``value`` the objective there,
+    and ``best_value`` the smallest objective so far.
+    """
 
     step: int
-    """Steps taken so far."""
     x: Parameters
-    """The current iterate."""
     value: float
-    """Objective at the iterate before (at the start before the first step)."""
     best_value: float
-    """Smallest objective so far."""
 
 
 def solve(
@@ -116,12 +118,19 @@ def solve(
     [1. 4. 0.]
     """
     _check_arguments(problem, method, max_steps, tol, every)
-    metrics = dict(metrics or {})
-    if is_traced((problem, method, x0, metrics)):
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
+    metrics, max_steps = dict(metrics or {}), as_whole(max_steps)
+    if is_traced((problem, method, x0, metrics, tol, stopping)):
         if callback is not None or progress or throw:
             raise ValueError(
                 "Inside jit or vmap there is no callback, progress bar or exception: call solve "
                 "outside of it for those."
+            )
+        if needs_local_x64(problem, x0):
+            raise ValueError(
+                "Inside jit or vmap float64 arrays would be cut to float32: turn on x64 mode, "
+                "jax.config.update('jax_enable_x64', True), or give float32 arrays."
             )
         plan, x0 = _plan(problem, method, x0, metrics, stopping, tol, max_steps)
         carry = advance(plan, start(plan, x0, max_steps + 1), _limit(max_steps + 1))
@@ -138,7 +147,8 @@ def solve(
             carry = _advance(plan, _start(plan, x0, rows), _limit(0))
             compiled = time.perf_counter()
             stops = callback is not None or progress
-            carry = _run(plan, carry, max_steps, callback, every if stops else None, report)
+            watch = None if callback is None else _watcher(callback, gives_numpy)
+            carry = _run(plan, carry, max_steps, watch, every if stops else None, report)
             seconds = time.perf_counter() - compiled
         result = _result(plan, carry, seconds, compiled - began)
         trace = cut_trace(result.trace, int(result.steps) + 1)
@@ -146,7 +156,7 @@ def solve(
         if gives_numpy:
             result = to_numpy(result)
     if throw and not result.status.succeeded:
-        raise SolveError(result.status)
+        raise SolveError(result.status, result)
     return result
 
 
@@ -165,7 +175,7 @@ def iterate(
     Yields
     ------
     Snapshot
-        After every step. It ends early only if a value is not finite.
+        Of the start, then after every step. It ends early only if a value is not finite.
 
     Examples
     --------
@@ -173,56 +183,70 @@ def iterate(
     >>> import lemmax as lm
     >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(1), data=jnp.array([4.0]))
     >>> for snapshot in lm.iterate(problem, lm.methods.lmm(), jnp.array([1.0]), max_steps=3):
-    ...     print(snapshot.step, snapshot.x)
-    1 [2.5]
-    2 [2.05]
-    3 [2.00060976]
+    ...     print(snapshot.step, snapshot.x, f"{snapshot.value:.4f}")
+    0 [1.] 3.0000
+    1 [2.5] 2.2500
+    2 [2.05] 0.2025
+    3 [2.00060976] 0.0024
     """
     _check_arguments(problem, method, max_steps, 0.0, 1)
     gives_numpy = needs_local_x64(problem, x0) or _is_numpy(x0)
     with precision_context(problem, x0):
         plan, x0 = _plan(problem, method, x0, {}, None, 0.0, max_steps)
         carry = _start(plan, x0, 1)
-    for _ in range(max_steps):
+    while int(carry.status) == Status.RUNNING:
         with precision_context(problem, x0):
             # Only the newest row of the trace is kept.
             carry = _visit(plan, carry)
-            value = float(np.asarray(carry.trace.value)[0])
-            if int(carry.status) != Status.RUNNING:
+            snapshot = _snapshot(carry, 0, gives_numpy)
+            if not np.isfinite(snapshot.value):
                 return
-            x = to_numpy(carry.x) if gives_numpy else carry.x
-            snapshot = Snapshot(int(carry.step), x, value, float(carry.best_value))
         yield snapshot
+
+
+def _snapshot(carry: Carry, row: int, gives_numpy: bool) -> Snapshot:
+    """The iterate evaluated last; while a run goes on, its step is one behind."""
+    step = int(carry.step) - int(int(carry.status) == Status.RUNNING)
+    x = to_numpy(carry.evaluated_x) if gives_numpy else carry.evaluated_x
+    return Snapshot(step, x, float(np.asarray(carry.trace.value)[row]), float(carry.best_value))
+
+
+def _watcher(callback: Callable[[Snapshot], Any], gives_numpy: bool) -> Callable[[Carry], bool]:
+    """Show a snapshot to the callback; whether it asks to stop, in whatever kind of truth."""
+
+    def watch(carry: Carry) -> bool:
+        answer = callback(_snapshot(carry, int(carry.step) - 1, gives_numpy))
+        return answer is not None and bool(answer)
+
+    return watch
 
 
 def _run(
     plan: Plan,
     carry: Carry,
     max_steps: int,
-    callback: Callable[[Snapshot], Any] | None,
+    watch: Callable[[Carry], bool] | None,
     every: int | None,
     report: Callable[[int, float], None],
 ) -> Carry:
     """Advance in chunks; between chunks the outside world may look, and interrupt."""
     chunk = every or 16
+    # The limit counts evaluations, the start's included: iterate 0, then every k-th.
+    limit = 1 if every is None else every + 1
     try:
         while int(carry.status) == Status.RUNNING:
-            step = int(carry.step)
             began = time.perf_counter()
-            carry = jax.block_until_ready(
-                _advance(plan, carry, _limit(min(step + chunk, max_steps + 1)))
-            )
+            carry = jax.block_until_ready(_advance(plan, carry, _limit(min(limit, max_steps + 1))))
             if every is None:
                 if time.perf_counter() - began < _CHUNK_SECONDS / 2:
                     chunk *= 2
-                continue
-            step = int(carry.step)
-            value = float(np.asarray(carry.trace.value)[max(step - 1, 0)])
-            report(step, value)
-            if callback is not None and int(carry.status) == Status.RUNNING:
-                snapshot = Snapshot(step, carry.x, value, float(carry.best_value))
-                if callback(snapshot) is True:
+            else:
+                rows = int(carry.step)
+                report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
+                running = int(carry.status) == Status.RUNNING
+                if watch is not None and running and watch(carry):
                     return _interrupted(carry)
+            limit += chunk
     except KeyboardInterrupt:
         return _interrupted(carry)
     return carry
@@ -234,8 +258,9 @@ def _limit(step: int) -> Array:
 
 
 def _interrupted(carry: Carry) -> Carry:
-    """The newest iterate has not been evaluated: the last row is that of the one before."""
-    step = jnp.maximum(carry.step - 1, 0)
+    """End at the iterate evaluated last: the newest has no row in the trace."""
+    ended = int(carry.status) != Status.RUNNING or int(carry.step) == 0
+    step = carry.step if ended else carry.step - 1
     status = jnp.asarray(Status.INTERRUPTED, jnp.int32)
     return eqx.tree_at(lambda c: (c.status, c.step), carry, (status, step))
 
@@ -250,10 +275,14 @@ def _plan(
     max_steps: int,
 ) -> tuple[Plan, Parameters]:
     method.scope.check(problem)
-    x0 = jax.tree.map(to_device, tuple(x0) if isinstance(x0, list) else x0)
+    flat = problem.map.parameter_shapes is not None and not isinstance(
+        problem.map.parameter_shapes[0], tuple
+    )
+    if isinstance(x0, list):
+        x0 = np.asarray(x0) if flat else tuple(x0)
+    x0 = to_device(x0) if flat and not is_traced(x0) else jax.tree.map(to_device, x0)
     problem.check_start(x0)
-    if not is_traced(x0) and not all(np.all(np.isfinite(u)) for u in jax.tree.leaves(x0)):
-        raise ValueError("x0 holds entries that are NaN or infinite.")
+    require_finite(x0, "The parameters x0")
     dtype = common_dtype(problem, x0)
     problem, x0, metrics = cast_floats((problem, x0, metrics), dtype)
     plan = Plan(
@@ -273,7 +302,7 @@ def _result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) ->
         point=plan.problem.map(carry.best_x),
         value=carry.best_value,
         steps=carry.step,
-        last_x=carry.x,
+        last_x=carry.evaluated_x,
         trace=carry.trace,
         code=carry.status,
         seconds=seconds,
@@ -285,19 +314,10 @@ def _is_numpy(x0: Parameters) -> bool:
     return all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in jax.tree.leaves(x0))
 
 
-def _check_arguments(problem: Any, method: Any, max_steps: int, tol: float, every: int) -> None:
-    if not isinstance(problem, Composite):
-        raise TypeError(
-            f"The first argument of solve is a Composite problem; got {describe(problem)}"
-        )
-    if not isinstance(method, AbstractMethod):
-        raise TypeError(
-            f"The second argument of solve is a method such as lm.methods.lmm(); got "
-            f"{describe(method)}"
-        )
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 0:
-        raise ValueError(f"max_steps must be a whole number of at least 0; got {max_steps!r}.")
-    if not isinstance(every, int) or every < 1:
-        raise ValueError(f"every must be a whole number of at least 1; got {every!r}.")
-    if isinstance(tol, (int, float)) and not tol >= 0:
-        raise ValueError(f"tol must not be negative; got {tol!r}.")
+def _check_arguments(problem: Any, method: Any, max_steps: Any, tol: Any, every: Any) -> None:
+    check_kind("The first argument of solve", problem, Composite, "a Composite problem")
+    what = "a method such as lm.methods.lmm()"
+    check_kind("The second argument of solve", method, AbstractMethod, what)
+    check_whole(0, max_steps=max_steps)
+    check_positive(every=every)
+    check_real(0, tol=tol)

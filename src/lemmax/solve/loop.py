@@ -34,6 +34,9 @@ class Carry(eqx.Module):
     """Everything about a run that does."""
 
     x: Parameters
+    """The newest iterate, not evaluated yet while the run goes on."""
+    evaluated_x: Parameters
+    """The one before, to which the last row of the trace belongs."""
     method_state: Any
     step: Int[Array, ""]
     """The number of steps taken, which is also the row of x in the trace."""
@@ -46,15 +49,16 @@ class Carry(eqx.Module):
 
 def start(plan: Plan, x0: Parameters, rows: int) -> Carry:
     """The state before the first evaluation."""
-    rounding = plan.problem.rounding_level(x0)
+    scale, rounding = plan.problem.value_scales(x0)
     return Carry(
         x=x0,
+        evaluated_x=x0,
         method_state=plan.method.init(plan.problem, x0),
         step=jnp.zeros((), jnp.int32),
         status=jnp.asarray(Status.RUNNING, jnp.int32),
         best_x=x0,
         best_value=jnp.full_like(rounding, jnp.inf),
-        progress=begin(rounding),
+        progress=begin(scale, rounding),
         trace=empty_trace(rows, rounding.dtype, plan.metrics),
     )
 
@@ -105,13 +109,14 @@ def visit(plan: Plan, carry: Carry) -> Carry:
             PASSES_OF_AN_EVALUATION + jnp.where(moves, move.extra_passes, 0),
         ),
         metrics={
-            name: record(trace.metrics[name], row, jnp.asarray(metric(carry.x, evaluation)))
+            name: record(trace.metrics[name], row, _measured(name, metric, evaluation))
             for name, metric in plan.metrics.items()
         },
     )
     goes_on = moves & (after == Status.RUNNING)
     return Carry(
         x=tree_where(goes_on, move.x, carry.x),
+        evaluated_x=carry.x,
         method_state=tree_where(goes_on, method_state, carry.method_state),
         step=jnp.where(goes_on, row + 1, row),
         status=jnp.where(moves, after, status),
@@ -120,3 +125,12 @@ def visit(plan: Plan, carry: Carry) -> Carry:
         progress=progress,
         trace=trace,
     )
+
+
+def _measured(name: str, metric: Callable, evaluation: Evaluation) -> Array:
+    value = jnp.asarray(metric(evaluation.x, evaluation))
+    if value.shape != ():
+        raise ValueError(
+            f"The metric {name!r} must return a number; it returned shape {value.shape}."
+        )
+    return value

@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array
 
 from .._tree import is_traced
@@ -48,11 +49,15 @@ class Result(eqx.Module):
     def __str__(self) -> str:
         status = self.status
         if not isinstance(status, Status):
-            return f"Result of a batch of runs, status codes of shape {self.code.shape}"
+            return (
+                f"Result of a batch of runs, status codes of shape {self.code.shape}; one of them: "
+                "jax.tree.map(lambda leaf: leaf[i], result)"
+            )
         started = float(self.trace.value[0])
+        timed = f" in {self.seconds:.2f} s (+ {self.compile_seconds:.2f} s compiling)"
         return (
-            f"{status.name} after {int(self.steps)} steps in {self.seconds:.2f} s "
-            f"(+ {self.compile_seconds:.2f} s compiling)\n"
+            f"{status.name} after {int(self.steps)} steps"
+            f"{'' if np.isnan(self.seconds) else timed}\n"
             f"value {started:.3e} -> {float(self.value):.3e}\n"
             f"{status.message}"
         )

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from .._checks import check_positive, check_real
 from .._typing import RealLike, RealScalar
 from ..status import Status
 
@@ -22,7 +23,8 @@ class Stopping(eqx.Module):
         Stop when a step moves x by no more than this, relative to its norm. The default 0 stops
         only when x does not move at all.
     divergence : float
-        Stop when the gap to the target exceeds that of the start by this factor.
+        Stop when the gap to the target exceeds that of the start, and of a residual as large as the
+        data, by this factor.
 
     Examples
     --------
@@ -33,6 +35,12 @@ class Stopping(eqx.Module):
     window: RealLike = 50
     step_tol: RealLike = 0.0
     divergence: RealLike = 1e10
+
+    def __check_init__(self):
+        if isinstance(self.window, (int, float, str)):
+            check_positive(window=self.window)
+        check_real(0, step_tol=self.step_tol)
+        check_real(1, divergence=self.divergence)
 
 
 class Progress(eqx.Module):
@@ -48,14 +56,16 @@ class Progress(eqx.Module):
     """Smallest value in the current window."""
     high: RealScalar
     """Largest value in the current window."""
+    scale: RealScalar
+    """The value of a residual as large as the data."""
     rounding: RealScalar
     """Values this small are rounding errors."""
 
 
-def begin(rounding: RealScalar) -> Progress:
+def begin(scale: RealScalar, rounding: RealScalar) -> Progress:
     """Nothing seen yet."""
     infinity = jnp.full_like(rounding, jnp.inf)
-    return Progress(infinity, infinity, infinity, infinity, -infinity, rounding)
+    return Progress(infinity, infinity, infinity, infinity, -infinity, scale, rounding)
 
 
 def judge_value(
@@ -84,12 +94,14 @@ def judge_value(
     else:
         done, name_of_done = gap == 0, Status.CONVERGED
         stalled = window_ends & (high - low <= tol * start)
-        name_of_stall = jnp.asarray(Status.CONVERGED)
+        name_of_stall = _settled(best, start)
     # With tol = 0 all steps are wanted, whatever they bring.
     wanted = tol > 0
     status = jnp.asarray(Status.RUNNING)
     status = jnp.where(wanted & stalled, name_of_stall, status)
-    status = jnp.where(wanted & (gap > stopping.divergence * start), Status.DIVERGED, status)
+    # A start at the solution has no gap to compare with; the data's own size serves then.
+    beyond = gap > stopping.divergence * jnp.maximum(start, progress.scale)
+    status = jnp.where(wanted & beyond, Status.DIVERGED, status)
     status = jnp.where(wanted & done, name_of_done, status)
     status = jnp.where(finite, status, Status.NON_FINITE)
 
@@ -100,8 +112,14 @@ def judge_value(
         mark=jnp.where(fresh, best, progress.mark),
         low=jnp.where(fresh, gap, low),
         high=jnp.where(fresh, gap, high),
+        scale=progress.scale,
         rounding=progress.rounding,
     )
+
+
+def _settled(best: RealScalar, start: RealScalar) -> Int[Array, ""]:
+    """No more change: success only if there has been some."""
+    return jnp.where(best < start, Status.CONVERGED, Status.STAGNATED)
 
 
 def judge_move(
@@ -115,6 +133,6 @@ def judge_move(
     """Look at the step just taken: a status."""
     still = (tol > 0) & (movement <= stopping.step_tol)
     floor = jnp.where(progress.best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED)
-    name_of_still = floor if has_target else jnp.asarray(Status.CONVERGED)
+    name_of_still = floor if has_target else _settled(progress.best, progress.start)
     status = jnp.where(still, name_of_still, jnp.asarray(Status.RUNNING))
     return jnp.where(failed, Status.LINEAR_SOLVE_FAILED, status).astype(jnp.int32)

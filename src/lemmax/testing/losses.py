@@ -22,6 +22,7 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
       the subgradient is the derivative where none of them is.
     - The prox p of r satisfies the same inequality with ``(r - p) / step`` for a subgradient
       at p, beats random points in the objective it minimises, and is firmly nonexpansive.
+    - An observation of weight 0 does not matter.
     - Every constant in ``constants(size)`` keeps what it promises.
 
     Parameters
@@ -71,9 +72,22 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
         require_close(
             slope[smooth], derivative[smooth], rtol, f"{name}.subgradient against jax.grad"
         )
+        _check_weights(loss, name, rng, size)
         _check_constants(loss, name, residuals, value, slope, rtol)
         for step in _STEPS:
             _check_prox(loss, name, residuals, value, step, rng, rtol)
+
+
+def _check_weights(loss: AbstractLoss, name: str, rng: np.random.Generator, size: int) -> None:
+    weights = jnp.ones(size).at[0].set(0.0)
+    weighted = eqx.tree_at(lambda u: u.weights, loss, weights, is_leaf=lambda u: u is None)
+    residual = jnp.asarray(rng.standard_normal(size))
+    values = [float(weighted.value(r)) for r in (residual, residual.at[0].add(1.0))]
+    require(
+        values[0] == values[1],
+        f"{name}.value changes from {values[0]:.6g} to {values[1]:.6g} with an entry of weight 0: "
+        "its weights are not applied.",
+    )
 
 
 def _at_double_precision(loss: Any) -> Any:

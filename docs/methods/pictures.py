@@ -1,0 +1,82 @@
+"""Draw the pictures of these pages: each family beside LMM, on the same small problems.
+
+Run with ``python docs/methods/pictures.py``; about two minutes.
+"""
+
+import pathlib
+
+import lemmax as lm
+from lemmax.experiments.instances import low_rank_sensing, psd_factorisation, psd_sensing
+
+FOLDER = pathlib.Path(__file__).parent
+ERROR = "relative error"
+square, over = lm.losses.SquaredL2(), {"rank": 5, "condition": 100.0}
+
+
+def draw(name, instance, methods, max_steps, tol):
+    comparison = lm.compare(
+        instance.problem,
+        {"LMM": lm.methods.lmm(), **methods},
+        instance.x0,
+        max_steps=max_steps,
+        tol=tol,
+        metrics={ERROR: instance.error},
+    )
+    lm.plots.compare(comparison, ERROR).savefig(FOLDER / f"{name}.png", dpi=80)
+    print(comparison)
+
+
+def main():
+    smooth = low_rank_sensing(0, shape=(40, 40), measurements=800, loss=square, **over)
+    nonsmooth = low_rank_sensing(0, shape=(40, 40), measurements=800, **over)
+    exact = psd_sensing(0, dim=30, rank=2, measurements=240, condition=100.0)
+    draw(
+        "scaled",
+        smooth,
+        {
+            "ScaledGD": lm.methods.scaled_gd(),
+            "ScaledGD(λ)": lm.methods.scaled_gd_damped(),
+            "PrecGD": lm.methods.prec_gd_asymmetric(),
+        },
+        500,
+        1e-24,
+    )
+    draw(
+        "scaled_subgradient",
+        nonsmooth,
+        {
+            "ScaledSM": lm.methods.scaled_subgradient(),
+            "OPSA": lm.methods.rebalanced(lm.methods.opsa()),
+            "OPSA, λ=1e-2": lm.methods.opsa(1e-2),
+        },
+        500,
+        1e-12,
+    )
+    draw(
+        "alternating",
+        smooth,
+        {"AGN": lm.methods.approximate_gauss_newton(), "APGD": lm.methods.apgd()},
+        500,
+        1e-24,
+    )
+    draw(
+        "few_passes",
+        exact,
+        {
+            "prox-linear": lm.methods.prox_linear(target=0.0),
+            "SuperPolyak": lm.methods.super_polyak(),
+        },
+        400,
+        1e-12,
+    )
+    draw(
+        "gauss_newton",
+        psd_factorisation(0, dim=50, rank=3, redundant_scale=1e-4),
+        {"Gauss-Newton": lm.methods.gauss_newton(), "subgradient": lm.methods.polyak_subgradient()},
+        50,
+        0.0,
+    )
+
+
+if __name__ == "__main__":
+    main()
