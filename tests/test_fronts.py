@@ -40,7 +40,7 @@ def test_demo_draws_and_tells(tmp_path):
     out = tmp_path / "pictures"
     done = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert done.output.count("Gauss-Newton") == 3
+    assert done.output.count("│ Gauss-Newton") == 3
     assert [path.name for path in out.iterdir()] == ["demo.png"]
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
 

@@ -80,7 +80,7 @@ def compare(comparison: Comparison, metric: str | None = None) -> Any:
     axes = figure.subplots(1, 3, sharey=True)
     costs = (
         ("steps", lambda result: np.arange(len(result.trace.value))),
-        ("passes over the measurements", lambda result: np.cumsum(result.trace.passes)),
+        ("passes over the measurements", lambda result: result.trace.passes_to_reach),
         ("seconds, compilation apart", _seconds),
     )
     for ax, (label, cost) in zip(axes, costs, strict=True):

@@ -91,7 +91,7 @@ def compare(
 
 def _row(name: str, result: Result, metric: str | None, accuracy: float) -> dict[str, Any]:
     column = result.trace.value if metric is None else result.trace.metrics[metric]
-    column, passes = np.asarray(column), np.cumsum(np.asarray(result.trace.passes))
+    column, passes = np.asarray(column), result.trace.passes_to_reach
     hits = np.flatnonzero(column <= accuracy)
     steps = int(result.steps)
     per_step = result.seconds / max(steps, 1)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._typing import RealScalar
+from ..methods import PASSES_OF_AN_EVALUATION
 
 
 class Trace(eqx.Module):
@@ -33,6 +34,12 @@ class Trace(eqx.Module):
     """Passes over the measurements that this iterate and the step from it took."""
     metrics: dict[str, Array]
     """The caller's own metrics."""
+
+    @property
+    def passes_to_reach(self) -> np.ndarray:
+        """Passes over the measurements until each iterate of a run was known, itself included."""
+        passes = np.asarray(self.passes)
+        return np.cumsum(passes) - passes + PASSES_OF_AN_EVALUATION
 
 
 def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
