@@ -34,6 +34,16 @@ def test_readme_code_runs_as_pasted(tmp_path):
     assert (tmp_path / "convergence.png").stat().st_size > 1000
 
 
+def test_the_code_that_shows_how_to_extend_runs():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(blocks)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_demo_draws_and_tells(tmp_path):
     from lemmax.cli.app import app
 

@@ -1,5 +1,6 @@
 """Composite optimisation: minimise ``h(F(x))``, h convex, F smooth, as fast as h allows."""
 
+from . import covectors as covectors
 from . import losses as losses
 from . import maps as maps
 from . import methods as methods

@@ -47,8 +47,10 @@ def _as_weights(weights: Any) -> Array | None:
 class AbstractLoss(eqx.Module):
     """A convex function of the residual with minimum 0 at 0.
 
-    A new loss implements the abstract members and gets one line in the list of cases that the
-    law checks of `lemmax.testing` run over.
+    A subclass says in the class variable ``quadratic`` whether it grows like the square of the
+    residual near 0 (True) or like its norm (False), and applies its weights with
+    ``self._weighted(terms)``. A new loss implements the abstract members and gets one line in the
+    list of cases that the law checks of `lemmax.testing` run over.
     """
 
     quadratic: eqx.AbstractClassVar[bool]

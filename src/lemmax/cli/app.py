@@ -19,8 +19,19 @@ from .reproduce import reproduce
 app = typer.Typer(
     help="Composite optimisation: fast whatever the conditioning, the rank or the outliers.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
 )
+
+
+@app.callback()
+def lemmax(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Composite optimisation: fast whatever the conditioning, the rank or the outliers."""
+    if version:
+        typer.echo(lm.__version__)
+        raise typer.Exit
 
 
 app.command()(compare)

@@ -3,6 +3,8 @@
 from ._base import AbstractMap as AbstractMap
 from ._base import Preconditioned as Preconditioned
 from ._base import Projections as Projections
+from ._base import closed_form as closed_form
+from ._base import spectral_projections as spectral_projections
 from ._core import ConjugateGradients as ConjugateGradients
 from ._core import DirectSolver as DirectSolver
 from .cp import CP as CP

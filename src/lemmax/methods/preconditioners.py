@@ -6,8 +6,7 @@ import equinox as eqx
 
 from .._tree import tree_dot
 from .._typing import RealScalar
-from ..maps import Preconditioned, Projections
-from ..maps._base import closed_form
+from ..maps import Preconditioned, Projections, closed_form
 from ..problem import Composite, Evaluation
 
 
