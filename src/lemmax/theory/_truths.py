@@ -1,0 +1,74 @@
+"""Linear algebra of a truth, given by its parameters."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._dtype import precision_context, to_device
+from .._typing import Parameters
+from ..maps import AbstractMap
+from ..problem import Composite
+from .measure import dense_jacobian, require_concrete
+
+# Singular values below this fraction of the largest do not count towards the rank of the truth.
+_RANK_TOLERANCE = 1e-10
+
+ZERO_TRUTH = "The truth is zero; alignment is about truths that are not."
+
+
+def as_array(parameters: Any) -> np.ndarray:
+    """A NumPy array in float64; raises a sentence inside jit."""
+    require_concrete(parameters, "The theory of a problem")
+    return np.asarray(parameters, np.float64)
+
+
+def nonzero_singular_values(factor: np.ndarray) -> np.ndarray:
+    """Singular values above rounding level, largest first."""
+    values = np.linalg.svd(factor, compute_uv=False)
+    values = values[values > _RANK_TOLERANCE * values[0]]
+    if values.size == 0:
+        raise ValueError(ZERO_TRUTH)
+    return values
+
+
+def have_same_right_vectors(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether one orthonormal basis diagonalises both Grams, with both in falling order."""
+    grams = [factor.T @ factor / np.sum(factor**2) for factor in (left, right)]
+    # Commuting matrices share the eigenvectors of a generic combination of them.
+    _, basis = np.linalg.eigh(grams[0] + math.pi * grams[1])
+    rotated = [basis.T @ gram @ basis for gram in grams]
+    a, b = (np.diagonal(gram) for gram in rotated)
+    diagonal = all(np.allclose(g, np.diag(np.diagonal(g)), atol=1e-8) for g in rotated)
+    disagree = (a[:, None] - a[None, :]) * (b[:, None] - b[None, :]) < -1e-16
+    return bool(diagonal and not np.any(disagree))
+
+
+def singular_value_at(map: AbstractMap, truth: Parameters, index: int) -> float:
+    """A singular value of the Jacobian at the truth, which must not be zero."""
+    with precision_context(truth):
+        jacobian = np.asarray(dense_jacobian(map, jax.tree.map(to_device, truth)))
+    values = np.linalg.svd(jacobian, compute_uv=False)
+    if index > len(values) or not values[index - 1] > _RANK_TOLERANCE * values[0]:
+        raise ValueError(
+            f"The Jacobian at the truth has no nonzero singular value number {index}: the truth "
+            "is over-parameterised or its factors are degenerate, and strong alignment fails."
+        )
+    return float(values[index - 1])
+
+
+def at_truth(problem: Composite, truth: Parameters) -> tuple[np.ndarray, float, float]:
+    """Residual and objective at the truth, and the norm of its point."""
+    problem.check_start(truth)
+    with precision_context(problem, truth):
+        found = _evaluate(problem, jax.tree.map(to_device, truth))
+        residual, value, size = (np.asarray(u, np.float64) for u in found)
+    return residual, float(value), float(size)
+
+
+@eqx.filter_jit
+def _evaluate(problem, truth):
+    evaluation = problem.evaluate(truth)
+    return evaluation.residual, evaluation.value, evaluation.point.norm()

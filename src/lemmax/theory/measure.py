@@ -1,0 +1,157 @@
+"""Alignment measured at a point, for any map, by the singular values of its Jacobian."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from .._dtype import keeps_float64, to_device
+from .._tree import is_traced
+from .._typing import AnyArray, Parameters, RealLike, RealScalar
+from ..maps import AbstractMap
+from ..points import AbstractPoint
+
+SIZE_LIMIT = 4_000_000
+"""Most entries of a Jacobian that is formed: the singular values of more take minutes."""
+
+
+def dense_jacobian(map: AbstractMap, x: Parameters) -> Array:
+    """The Jacobian of a map by automatic differentiation, independent of its closed forms.
+
+    Parameters
+    ----------
+    map : AbstractMap
+        Any map, small enough.
+    x : array or pytree of arrays
+        Where to differentiate.
+
+    Returns
+    -------
+    array
+        One row per entry of the point, one column per parameter.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> print(lm.theory.dense_jacobian(lm.maps.Square(2), jnp.array([1.0, 3.0])))
+    [[2. 0.]
+     [0. 6.]]
+    """
+    flat, unravel = ravel_pytree(jax.tree.map(to_device, x))
+
+    def value(parameters: Array) -> Array:
+        return flatten(map(unravel(parameters)).dense())
+
+    rows = jax.eval_shape(value, flat).size
+    if rows * flat.size > SIZE_LIMIT:
+        raise ValueError(
+            f"The Jacobian has {rows} x {flat.size} entries; this check forms it and is meant "
+            f"for up to {SIZE_LIMIT} of them. Use a smaller instance of the problem."
+        )
+    return jax.jacfwd(value)(flat)
+
+
+def flatten(tree: Any) -> Array:
+    """All entries of a pytree of arrays, in one vector."""
+    return ravel_pytree(tree)[0]
+
+
+def dense_point(z: Any) -> Array:
+    """The entries of a point, or of whatever a user gives for one, in one vector."""
+    if isinstance(z, AbstractPoint):
+        return flatten(z.dense())
+    return flatten(jax.tree.map(to_device, z))
+
+
+def left_singular(jacobian: Array) -> tuple[Array, Array]:
+    """Left singular vectors and singular values, those at rounding level set to zero."""
+    left, values, _ = jnp.linalg.svd(jacobian, full_matrices=False)
+    cut = jnp.finfo(jacobian.dtype).eps * max(jacobian.shape) * values[:1]
+    return left, jnp.where(values > cut, values, 0)
+
+
+class MeasuredAlignment(NamedTuple):
+    """How well the error lies in the leading singular spaces of the Jacobian.
+
+    Entry ``j - 1`` of each array belongs to the space of the top j left singular vectors.
+    """
+
+    error: RealScalar
+    """``e = |F(x) - z*|``."""
+    tails: AnyArray
+    """``|(I - Pi_j) (F(x) - z*)|``: what of the error that space misses."""
+    squares: AnyArray
+    """``sigma_j^2``."""
+
+    @property
+    def relative_tails(self) -> AnyArray:
+        """Tails divided by the error: to be at most rho."""
+        return self.tails / self._positive_error
+
+    @property
+    def relative_squares(self) -> AnyArray:
+        """``sigma_j^2 / e``: to be at least ``s(rho)`` under weak alignment."""
+        return self.squares / self._positive_error
+
+    @property
+    def _positive_error(self) -> Any:
+        error = self.error[..., None]
+        where = jnp.where if isinstance(error, jax.Array) else np.where
+        return where(error > 0, error, 1.0)
+
+    def aligned(self, rho: RealLike, s: RealLike, *, strong: bool = False) -> AnyArray:
+        """For every index, whether it fulfils the definition of alignment."""
+        squares = self.squares if strong else self.relative_squares
+        return (self.relative_tails <= rho) & (squares >= s)
+
+    def aligned_index(self, rho: RealLike, s: RealLike, *, strong: bool = False) -> int | None:
+        """The smallest j that fulfils it, or None if alignment fails at this point."""
+        indices = np.flatnonzero(np.asarray(self.aligned(rho, s, strong=strong)))
+        return int(indices[0]) + 1 if indices.size else None
+
+
+@keeps_float64
+def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredAlignment:
+    """Measure weak or strong alignment at one point, for any map.
+
+    Parameters
+    ----------
+    map : AbstractMap
+        Any map, `lemmax.maps.FromFunction` included; its Jacobian is formed.
+    x : array or pytree of arrays
+        The point's parameters.
+    z_star : AbstractPoint or array
+        The point to be found.
+
+    Returns
+    -------
+    MeasuredAlignment
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> found = lm.theory.measure_alignment(
+    ...     lm.maps.Square(2), jnp.array([1.1, 0.1]), jnp.array([1.0, 0.0]))
+    >>> print(jnp.round(found.relative_tails, 3), found.aligned_index(0.125, 0.125))
+    [0.048 0.   ] 1
+    """
+    x = jax.tree.map(to_device, x)
+    left, values = left_singular(dense_jacobian(map, x))
+    difference = dense_point(map(x)) - dense_point(z_star)
+    coordinates = left.T @ difference
+    # From the complement inwards, so that a small tail is not a difference of large numbers.
+    beyond = difference - left @ coordinates
+    reversed_squares = jnp.concatenate([jnp.sum(beyond**2)[None], coordinates[:0:-1] ** 2])
+    tails = jnp.sqrt(jnp.cumsum(reversed_squares)[::-1])
+    return MeasuredAlignment(jnp.linalg.norm(difference), tails, values**2)
+
+
+def require_concrete(tree: Any, what: str) -> None:
+    """Raise a sentence inside jit and vmap, where constants cannot be turned into numbers."""
+    if is_traced(tree):
+        raise ValueError(f"{what} works on numbers: call it outside jit and vmap.")
