@@ -13,14 +13,17 @@ from .methods import damping as damping
 from .methods import steps as steps
 from .problem import Composite as Composite
 from .problem import Evaluation as Evaluation
+from .solve import BatchSnapshot as BatchSnapshot
 from .solve import Comparison as Comparison
 from .solve import Result as Result
+from .solve import Run as Run
 from .solve import Snapshot as Snapshot
 from .solve import Stopping as Stopping
 from .solve import Trace as Trace
 from .solve import compare as compare
 from .solve import iterate as iterate
 from .solve import solve as solve
+from .solve import solve_many as solve_many
 from .status import SolveError as SolveError
 from .status import Status as Status
 

@@ -117,7 +117,7 @@ def solve(
     >>> print(jnp.round(result.point.dense(), 4))
     [1. 4. 0.]
     """
-    _check_arguments(problem, method, max_steps, tol, every)
+    check_arguments(problem, method, max_steps, tol, every)
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
     metrics, max_steps = dict(metrics or {}), as_whole(max_steps)
@@ -132,25 +132,25 @@ def solve(
                 "Inside jit or vmap float64 arrays would be cut to float32: turn on x64 mode, "
                 "jax.config.update('jax_enable_x64', True), or give float32 arrays."
             )
-        plan, x0 = _plan(problem, method, x0, metrics, stopping, tol, max_steps)
-        carry = advance(plan, start(plan, x0, max_steps + 1), _limit(max_steps + 1))
-        return _result(plan, carry, float("nan"), float("nan"))
+        plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
+        carry = advance(plan, start(plan, x0, max_steps + 1), as_limit(max_steps + 1))
+        return make_result(plan, carry, float("nan"), float("nan"))
 
-    gives_numpy = needs_local_x64(problem, x0) or _is_numpy(x0)
+    gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
-        plan, x0 = _plan(problem, method, x0, metrics, stopping, tol, max_steps)
+        plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
         bar = progress_bar(type(problem.map).__name__, max_steps) if progress else no_progress_bar()
         with bar as report:
             # A power of two, so that a different max_steps seldom needs another compilation.
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
-            carry = _advance(plan, _start(plan, x0, rows), _limit(0))
+            carry = _advance(plan, _start(plan, x0, rows), as_limit(0))
             compiled = time.perf_counter()
             stops = callback is not None or progress
             watch = None if callback is None else _watcher(callback, gives_numpy)
             carry = _run(plan, carry, max_steps, watch, every if stops else None, report)
             seconds = time.perf_counter() - compiled
-        result = _result(plan, carry, seconds, compiled - began)
+        result = make_result(plan, carry, seconds, compiled - began)
         trace = cut_trace(result.trace, int(result.steps) + 1)
         result = eqx.tree_at(lambda r: r.trace, result, trace)
         if gives_numpy:
@@ -189,10 +189,10 @@ def iterate(
     2 [2.05] 0.2025
     3 [2.00060976] 0.0024
     """
-    _check_arguments(problem, method, max_steps, 0.0, 1)
-    gives_numpy = needs_local_x64(problem, x0) or _is_numpy(x0)
+    check_arguments(problem, method, max_steps, 0.0, 1)
+    gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
-        plan, x0 = _plan(problem, method, x0, {}, None, 0.0, max_steps)
+        plan, x0 = make_plan(problem, method, x0, {}, None, 0.0, max_steps)
         carry = _start(plan, x0, 1)
     while int(carry.status) == Status.RUNNING:
         with precision_context(problem, x0):
@@ -236,7 +236,8 @@ def _run(
     try:
         while int(carry.status) == Status.RUNNING:
             began = time.perf_counter()
-            carry = jax.block_until_ready(_advance(plan, carry, _limit(min(limit, max_steps + 1))))
+            until = as_limit(min(limit, max_steps + 1))
+            carry = jax.block_until_ready(_advance(plan, carry, until))
             if every is None:
                 if time.perf_counter() - began < _CHUNK_SECONDS / 2:
                     chunk *= 2
@@ -252,7 +253,8 @@ def _run(
     return carry
 
 
-def _limit(step: int) -> Array:
+def as_limit(step: int) -> Array:
+    """The number of an iterate, for the compiled loop."""
     # Put there without an operation: that would be one more program to compile.
     return jax.device_put(np.asarray(step, np.int32))
 
@@ -265,7 +267,7 @@ def _interrupted(carry: Carry) -> Carry:
     return eqx.tree_at(lambda c: (c.status, c.step), carry, (status, step))
 
 
-def _plan(
+def make_plan(
     problem: Composite,
     method: AbstractMethod,
     x0: Parameters,
@@ -274,6 +276,7 @@ def _plan(
     tol: float,
     max_steps: int,
 ) -> tuple[Plan, Parameters]:
+    """Check a run's parts, and bring them to one precision on the device."""
     method.scope.check(problem)
     flat = problem.map.parameter_shapes is not None and not isinstance(
         problem.map.parameter_shapes[0], tuple
@@ -296,7 +299,8 @@ def _plan(
     return as_hyperparameters(plan), x0
 
 
-def _result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) -> Result:
+def make_result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) -> Result:
+    """What a run that ended hands over."""
     return Result(
         x=carry.best_x,
         point=plan.problem.map(carry.best_x),
@@ -310,11 +314,13 @@ def _result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) ->
     )
 
 
-def _is_numpy(x0: Parameters) -> bool:
+def is_numpy(x0: Parameters) -> bool:
+    """Whether all leaves are NumPy's."""
     return all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in jax.tree.leaves(x0))
 
 
-def _check_arguments(problem: Any, method: Any, max_steps: Any, tol: Any, every: Any) -> None:
+def check_arguments(problem: Any, method: Any, max_steps: Any, tol: Any, every: Any) -> None:
+    """Raise a sentence for what is not of the right kind."""
     check_kind("The first argument of solve", problem, Composite, "a Composite problem")
     what = "a method such as lm.methods.lmm()"
     check_kind("The second argument of solve", method, AbstractMethod, what)

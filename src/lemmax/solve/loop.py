@@ -74,9 +74,15 @@ def advance(plan: Plan, carry: Carry, limit: Int[Array, ""]) -> Carry:
 
 def visit(plan: Plan, carry: Carry) -> Carry:
     """Evaluate the newest iterate, record it, judge it, and move on if the run goes on."""
-    method, row, target = plan.method, carry.step, plan.method.target
-    evaluation = plan.problem.evaluate(carry.x)
-    value = evaluation.value
+    return settle(plan, carry, plan.problem.evaluate(carry.x), carry.step)
+
+
+def settle(plan: Plan, carry: Carry, evaluation: Evaluation, row: Int[Array, ""]) -> Carry:
+    """All of a visit but the evaluation; ``row`` is the number of the newest iterate.
+
+    It stands apart because runs that share their measurements are evaluated together.
+    """
+    method, target, value = plan.method, plan.method.target, evaluation.value
     gap = value if target is None else value - jnp.asarray(target, value.dtype)
     status, progress = judge_value(
         plan.stopping, carry.progress, gap, row, plan.tol, has_target=target is not None

@@ -1,0 +1,145 @@
+"""Several runs as one program: what they share is stored once, the rest is stacked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+from .._tree import tree_where
+from ..problem import Composite, Evaluation
+from ..status import Status
+from .loop import Carry, Plan, settle, start
+
+
+class Lanes(eqx.Module):
+    """Runs with methods of one kind, side by side."""
+
+    stacked: PyTree
+    """The leaves of the plans that differ, with an axis for the lanes in front."""
+    shared: PyTree
+    """The leaves that are the same for all."""
+
+    def plan(self, stacked: PyTree) -> Plan:
+        """The plan of one lane from its part of what is stacked."""
+        return eqx.combine(stacked, self.shared)
+
+    def take(self, lanes: np.ndarray) -> "Lanes":
+        """Some of the lanes."""
+        return Lanes(take(self.stacked, lanes), self.shared)
+
+
+def take(tree: PyTree, lanes: np.ndarray) -> PyTree:
+    """Some of the lanes of a stacked pytree.
+
+    On the host, since the device would compile a program for every number of lanes.
+    """
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[lanes]), tree)
+
+
+def signature(tree: PyTree) -> Any:
+    """What two pytrees must have in common to be lanes of one program."""
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arrays)]
+    return jax.tree.structure(tree), tuple(shapes), tuple(map(id, jax.tree.leaves(rest)))
+
+
+def differing(trees: Sequence[PyTree]) -> list[bool]:
+    """Which leaves are not the same in all trees: arrays by identity, single numbers by value."""
+
+    def same(leaves: tuple) -> bool:
+        first = leaves[0]
+        if all(leaf is first for leaf in leaves):
+            return True
+        scalars = all(eqx.is_array(leaf) and leaf.ndim == 0 for leaf in leaves)
+        return scalars and len({leaf.item() for leaf in leaves}) == 1
+
+    leaves = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
+    return [not same(column) for column in leaves]
+
+
+def stack(trees: Sequence[PyTree], differ: Sequence[bool], dtype: Any) -> Lanes:
+    """Put trees of one signature side by side."""
+    leaves, structure = jax.tree.flatten(trees[0])
+    mask = jax.tree.unflatten(structure, differ)
+    columns = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
+    together = [
+        _stack(column, dtype) if differs else first
+        for column, differs, first in zip(columns, differ, leaves, strict=True)
+    ]
+    return Lanes(*eqx.partition(jax.tree.unflatten(structure, together), mask))
+
+
+def _stack(column: Sequence[Array], dtype: Any) -> Array:
+    together = np.stack([np.asarray(leaf) for leaf in column])
+    if column[0].weak_type:
+        # A stack of hyper-parameters is an array like any other: it no longer adapts itself.
+        together = together.astype(np.int32 if together.dtype.kind == "i" else dtype)
+    return jax.device_put(together)
+
+
+def start_lanes(lanes: Lanes, x0: PyTree, rows: int) -> Carry:
+    """The state of every lane before its first evaluation."""
+    return jax.vmap(lambda part, x: start(lanes.plan(part), x, rows))(lanes.stacked, x0)
+
+
+def advance_lanes(
+    groups: Sequence[Lanes], carries: Sequence[Carry], limit: Int[Array, ""]
+) -> list[Carry]:
+    """Evaluate and move all lanes together until none runs or all have got to ``limit``."""
+    sizes = [carry.step.shape[0] for carry in carries]
+    problems = _concatenated([lanes.stacked.problem for lanes in groups])
+    common = groups[0].shared.problem
+
+    def evaluate(part: PyTree, x: PyTree) -> Evaluation:
+        problem: Composite = eqx.combine(part, common)
+        return problem.evaluate(x)
+
+    def running(carries: list[Carry]) -> Array:
+        return jnp.any(jnp.concatenate([_active(carry, limit) for carry in carries]))
+
+    def visit(carries: list[Carry]) -> list[Carry]:
+        # Everywhere the measurements are the same array: one product with a matrix, whose
+        # columns are the lanes, instead of as many products with a vector.
+        together = jax.vmap(evaluate)(problems, _concatenated([carry.x for carry in carries]))
+        evaluations = _split(together, sizes)
+        # Lanes that run are all at the same iterate; what others write there is cut off later.
+        steps = [jnp.where(_active(carry, limit), carry.step, 0) for carry in carries]
+        row = jnp.max(jnp.concatenate(steps))
+        return [
+            _settle(lanes, carry, evaluation, row, limit)
+            for lanes, carry, evaluation in zip(groups, carries, evaluations, strict=True)
+        ]
+
+    return jax.lax.while_loop(running, visit, list(carries))
+
+
+def _settle(
+    lanes: Lanes, carry: Carry, evaluation: Evaluation, row: Int[Array, ""], limit: Int[Array, ""]
+) -> Carry:
+    def one(part: PyTree, carry: Carry, evaluation: Evaluation) -> Carry:
+        moved = settle(lanes.plan(part), carry, evaluation, row)
+        # The trace is left out: choosing between two of them would copy both at every step.
+        kept = eqx.tree_at(lambda c: c.trace, carry, moved.trace)
+        return tree_where(_active(carry, limit), moved, kept)
+
+    return jax.vmap(one)(lanes.stacked, carry, evaluation)
+
+
+def _active(carry: Carry, limit: Int[Array, ""]) -> Array:
+    return (carry.status == Status.RUNNING) & (carry.step < limit)
+
+
+def _concatenated(trees: Sequence[PyTree]) -> PyTree:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
+
+
+def _split(tree: PyTree, sizes: Sequence[int]) -> list[PyTree]:
+    ends = np.cumsum(sizes)
+    return [
+        jax.tree.map(lambda leaf, a=end - size, b=end: leaf[a:b], tree)
+        for size, end in zip(sizes, ends, strict=True)
+    ]

@@ -1,0 +1,299 @@
+"""`solve_many`: a sweep over methods, parameters, data or starts in one compiled program."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import as_whole, check_kind, check_positive, check_real
+from .._dtype import common_dtype, needs_local_x64, precision_context, to_numpy
+from .._tree import is_traced
+from .._typing import Parameters
+from ..methods import AbstractMethod
+from ..problem import Composite
+from ..status import Status
+from .api import as_limit, check_arguments, is_numpy, make_plan, make_result
+from .lanes import Lanes, advance_lanes, differing, signature, stack, start_lanes, take
+from .loop import Carry, Metrics, Plan
+from .result import Result
+from .stopping import Stopping
+from .trace import Trace
+
+# Lanes that have ended leave the program when that saves reading this many bytes, which takes
+# as long as compiling the smaller program. A measured time would be a better guide, but the
+# number of lanes moves the last bits of the results, and those must not depend on a clock.
+_BYTES_WORTH_A_PROGRAM = 4e10
+
+_start = eqx.filter_jit(start_lanes)
+_advance = eqx.filter_jit(advance_lanes)
+
+
+class Run(NamedTuple):
+    """One run of a batch: what `lemmax.solve` would be given."""
+
+    problem: Composite
+    method: AbstractMethod
+    x0: Parameters
+    metrics: Metrics = {}
+
+
+class BatchSnapshot(NamedTuple):
+    """A batch that goes on.
+
+    ``running`` holds the numbers of the runs that go on, ``trace`` their rows so far (arrays with
+    one row per run and one column per iterate), ``finished`` how many of the ``total`` are done.
+    """
+
+    running: np.ndarray
+    trace: Trace
+    finished: int
+    total: int
+
+
+class _Group(NamedTuple):
+    """Lanes on the device, and the numbers of their runs; padding has the number -1."""
+
+    lanes: Lanes
+    carry: Carry
+    numbers: np.ndarray
+
+
+def solve_many(
+    runs: Sequence[Run],
+    *,
+    max_steps: int = 1000,
+    tol: float = 1e-8,
+    callback: Callable[[BatchSnapshot], Any] | None = None,
+    every: int = 50,
+    stopping: Stopping | None = None,
+    memory: float = 2e9,
+) -> list[Result]:
+    """Solve many problems of the same shape at once, each as `lemmax.solve` would.
+
+    Arrays that are the same object in all problems, such as the operator, are stored once, and
+    measuring becomes a product of two matrices. Methods may differ. Runs that have ended are
+    taken out of the program, so that they cost nothing more.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Their problems and starts must agree in kind and shape, not in numbers.
+    max_steps, tol, stopping
+        As for `lemmax.solve`.
+    callback : callable, optional
+        Called with a `BatchSnapshot` every ``every`` steps. It may return one truth value per
+        running run: whether that run is to stop there.
+    every : int
+        Steps between two calls, and between two looks at which runs have ended.
+    memory : float
+        Bytes that the runs' own arrays may take; the shared ones are not counted. Batches that
+        would need more are cut into several.
+
+    Returns
+    -------
+    list of Result
+        In the order of the runs. Their ``seconds`` are those of the whole batch.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lemmax as lm
+    >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), jnp.array([4.0, 1.0]))
+    >>> scales = [0.25, 0.5, 1.0]
+    >>> runs = [
+    ...     lm.Run(problem, lm.methods.lmm(lm.steps.Polyak(scale=s)), jnp.array([1.5, 1.5]))
+    ...     for s in scales
+    ... ]
+    >>> [int(result.steps) for result in lm.solve_many(runs)]
+    [65, 27, 4]
+    """
+    runs, max_steps = [_checked(run) for run in runs], as_whole(max_steps)
+    if not runs:
+        return []
+    for run in runs:
+        check_arguments(run.problem, run.method, max_steps, tol, every)
+    check_real(0, memory=memory)
+    check_positive(every=every)
+    if is_traced(runs):
+        raise ValueError("solve_many compiles by itself: call it outside of jit and vmap.")
+    x0s = [run.x0 for run in runs]
+    problems = [run.problem for run in runs]
+    gives_numpy = needs_local_x64(problems, x0s) or all(is_numpy(x0) for x0 in x0s)
+    results: list[Result] = []
+    with precision_context(problems, x0s):
+        prepared = [
+            make_plan(run.problem, run.method, run.x0, dict(run.metrics), stopping, tol, max_steps)
+            for run in runs
+        ]
+        _require_one_shape(prepared)
+        size = max(1, int(memory // _bytes_of_a_run(*prepared[0], max_steps)))
+        for first in range(0, len(prepared), size):
+            batch = _Batch(prepared[first : first + size], max_steps, first, len(prepared))
+            results += batch.run(callback, every, gives_numpy)
+    return results
+
+
+class _Batch:
+    """Runs that fit into memory together."""
+
+    def __init__(self, prepared: list, max_steps: int, first: int, total: int):
+        plans = [plan for plan, _ in prepared]
+        self.plans, self.max_steps, self.first, self.total = plans, max_steps, first, total
+        self.ended: dict[int, Carry] = {}
+        began = time.perf_counter()
+        self.groups = _grouped(plans, [x0 for _, x0 in prepared], 1 << max_steps.bit_length())
+        self.compile_seconds = time.perf_counter() - began
+        self.seconds = 0.0
+        shared = jax.tree.leaves(self.groups[0].lanes.shared.problem)
+        self.shared_bytes = sum(u.nbytes for u in shared if eqx.is_array(u))
+
+    def run(self, callback: Any, every: int, gives_numpy: bool) -> list[Result]:
+        limit = 1
+        self._compile()
+        while self.groups:
+            began = time.perf_counter()
+            self._advance(min(limit, self.max_steps + 1))
+            self.seconds += time.perf_counter() - began
+            self._look(callback)
+            if self._repack(limit):
+                self._compile()
+            limit += every
+        return [self._result(number, gives_numpy) for number in range(len(self.plans))]
+
+    def _advance(self, limit: int) -> None:
+        lanes, carries, numbers = zip(*self.groups, strict=True)
+        carries = jax.block_until_ready(_advance(lanes, carries, as_limit(limit)))
+        self.groups = list(map(_Group, lanes, carries, numbers))
+
+    def _compile(self) -> None:
+        """Run no step, so that compilation can be timed apart."""
+        if self.groups:
+            began = time.perf_counter()
+            self._advance(0)
+            self.compile_seconds += time.perf_counter() - began
+
+    def _look(self, callback: Any) -> None:
+        """Show what runs, and stop what the callback wants stopped."""
+        if callback is None:
+            return
+        status = [np.asarray(group.carry.status) for group in self.groups]
+        chosen = [np.flatnonzero(s == Status.RUNNING) for s in status]
+        running = np.concatenate(
+            [g.numbers[lanes] for g, lanes in zip(self.groups, chosen, strict=True)]
+        )
+        step = max(int(np.max(np.asarray(group.carry.step))) for group in self.groups)
+        traces = [
+            jax.tree.map(lambda u, k=lanes: np.asarray(u)[k, :step], group.carry.trace)
+            for group, lanes in zip(self.groups, chosen, strict=True)
+        ]
+        trace = jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
+        finished = self.first + len(self.plans) - len(running)
+        answer = callback(BatchSnapshot(self.first + running, trace, finished, self.total))
+        if answer is None or not running.size:
+            return
+        stops = set(running[np.broadcast_to(np.asarray(answer, bool), running.shape)].tolist())
+        for k, group in enumerate(self.groups):
+            stopped = np.asarray([number in stops for number in group.numbers])
+            self.groups[k] = group._replace(carry=_interrupted(group.carry, stopped))
+
+    def _repack(self, step: int) -> bool:
+        """Put away the lanes that have ended, if they are many enough; whether it did."""
+        running = [np.asarray(g.carry.status) == Status.RUNNING for g in self.groups]
+        alive = sum(int(np.sum(r)) for r in running)
+        ended = sum(r.size for r in running) - alive
+        saved = 2 * self.shared_bytes * ended * max(self.max_steps - step, 0)
+        if alive and (ended < alive or saved < _BYTES_WORTH_A_PROGRAM):
+            return False
+        packed = []
+        for group, runs in zip(self.groups, running, strict=True):
+            for lane in np.flatnonzero(~runs & (group.numbers >= 0)):
+                lane_of = jax.tree.map(lambda leaf, k=lane: np.asarray(leaf)[k], group.carry)
+                self.ended[int(group.numbers[lane])] = lane_of
+            if np.any(runs):
+                packed.append(_packed(group, np.flatnonzero(runs)))
+        self.groups = packed
+        return True
+
+    def _result(self, number: int, gives_numpy: bool) -> Result:
+        carry = self.ended[number]
+        rows = int(carry.step) + 1
+        carry = eqx.tree_at(lambda c: c.trace, carry, jax.tree.map(lambda u: u[:rows], carry.trace))
+        result = make_result(self.plans[number], carry, self.seconds, self.compile_seconds)
+        return to_numpy(result) if gives_numpy else jax.tree.map(jnp.asarray, result)
+
+
+def _grouped(plans: list[Plan], x0s: list, rows: int) -> list[_Group]:
+    """Runs whose methods are of one kind, together."""
+    kinds: dict[Any, list[int]] = {}
+    for number, plan in enumerate(plans):
+        kinds.setdefault(signature((plan.method, plan.metrics)), []).append(number)
+    # The stopping rules are the same for all, and so is which parts of the problem are.
+    dtype = common_dtype(plans[0].problem, x0s[0])
+    problem_differs = differing([plan.problem for plan in plans])
+    groups = []
+    for numbers in kinds.values():
+        mine = [eqx.tree_at(_rules, plans[n], _rules(plans[0])) for n in numbers]
+        differ = differing(mine)
+        differ[: len(problem_differs)] = problem_differs
+        lanes = stack(mine, differ, dtype)
+        starts = jax.tree.map(
+            lambda *leaves: jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves])),
+            *(x0s[n] for n in numbers),
+        )
+        groups.append(_Group(lanes, _start(lanes, starts, rows), np.asarray(numbers)))
+    return groups
+
+
+def _rules(plan: Plan) -> tuple:
+    return plan.stopping, plan.tol, plan.max_steps
+
+
+def _packed(group: _Group, lanes: np.ndarray) -> _Group:
+    """Some lanes, and as much padding as makes their number a power of two: few programs."""
+    count = 1 << (len(lanes) - 1).bit_length()
+    padded = np.concatenate([lanes, np.repeat(lanes[:1], count - len(lanes))])
+    numbers = np.where(np.arange(count) < len(lanes), group.numbers[padded], -1)
+    carry = take(group.carry, padded)
+    ended = np.where(numbers < 0, Status.INTERRUPTED, np.asarray(carry.status))
+    carry = eqx.tree_at(lambda c: c.status, carry, jax.device_put(ended.astype(np.int32)))
+    return _Group(group.lanes.take(padded), carry, numbers)
+
+
+def _interrupted(carry: Carry, stopped: np.ndarray) -> Carry:
+    """End some lanes at the iterate evaluated last: the newest has no row in the trace."""
+    status, step = np.asarray(carry.status), np.asarray(carry.step)
+    status = np.where(stopped, np.int32(Status.INTERRUPTED), status)
+    step = np.where(stopped, step - 1, step)
+    return eqx.tree_at(
+        lambda c: (c.status, c.step), carry, (jax.device_put(status), jax.device_put(step))
+    )
+
+
+def _checked(run: Any) -> Run:
+    check_kind("Every run", run, Run, "a Run(problem, method, x0)")
+    if not isinstance(run.metrics, Mapping):
+        raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
+    return run
+
+
+def _require_one_shape(prepared: list) -> None:
+    first = signature((prepared[0][0].problem, prepared[0][1]))
+    names = set(prepared[0][0].metrics)
+    for number, (plan, x0) in enumerate(prepared):
+        if signature((plan.problem, x0)) != first or set(plan.metrics) != names:
+            raise ValueError(
+                f"Run {number} differs from run 0 in the kind or shape of its problem, start or "
+                "metrics. Give runs of different shapes to solve_many one after the other."
+            )
+
+
+def _bytes_of_a_run(plan: Plan, x0: Parameters, max_steps: int) -> int:
+    """What one lane keeps while it is evaluated, its trace included."""
+    evaluation = jax.eval_shape(plan.problem.evaluate, x0)
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((evaluation, x0)))
+    columns = 6 + len(plan.metrics)
+    return 4 * held + 8 * columns * (1 << max_steps.bit_length())
