@@ -112,35 +112,3 @@ def test_bad_choices_get_a_sentence_and_exit_code_2(arguments, sentence):
 
 def test_reproduce_lists_what_there_is():
     assert "table1" in invoke("reproduce").output
-
-
-def test_convergence_is_named_from_the_trace():
-    from lemmax.experiments.table1 import classify
-
-    steps = np.arange(400)
-    rounding = 1e-15
-    assert classify(0.9**steps + rounding).kind == "linear"
-    assert classify(0.9**steps + rounding).rate == pytest.approx(0.9, rel=1e-3)
-    assert classify(0.9**steps + 1e-9).kind == "neighbourhood"
-    assert classify(1 / (1 + steps)).kind == "sublinear"
-    assert classify(1.1**steps).kind == "diverges"
-    assert classify(np.where(steps > 300, np.nan, 0.9**steps)).kind == "diverges"
-
-
-def test_table_1_says_where_ticks_and_measurements_differ():
-    """At a small size, in two settings: LMM is linear, the subgradient method is not."""
-    from lemmax.experiments.table1 import ENTRIES, Setting, measure
-
-    smooth = Setting(symmetric=True, smooth=True, overparameterised=True)
-    nonsmooth = Setting(symmetric=False, smooth=False, overparameterised=True)
-    cells = {(c.method, c.setting): c for c in measure(1, 20, 700, [smooth, nonsmooth])}
-    assert len(cells) == 2 * len(ENTRIES)
-    for setting in (smooth, nonsmooth):
-        assert cells["LMM", setting].linear
-        assert cells["LMM", setting].disagreement is None
-        assert not cells["Polyak subgradient", setting].linear
-    assert cells["PrecGD", smooth].linear
-    said = cells["OPSA", nonsmooth].disagreement
-    assert said.startswith("OPSA (asymmetric, nonsmooth, over): ticked, but measured κ=1: floor")
-    said = cells["Approximated GN", smooth].disagreement
-    assert said.endswith("ticked, but its form here does not apply.")

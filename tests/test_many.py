@@ -162,6 +162,25 @@ def test_memory_budget_cuts_the_batch():
         np.testing.assert_allclose(a.trace.value[:12], b.trace.value[:12], rtol=1e-6)
 
 
+def test_a_batch_of_factorisations_does_not_hang():
+    """Several at once: on few cores JAX's own batches wait for each other's threads for ever.
+
+    Nothing in the compiled program may hand a batch of matrices to LAPACK.
+    """
+
+    @jax.vmap
+    def directions(x, y):
+        map = lm.maps.LowRank((7, 6), 2)
+        covector = lm.covectors.DenseCovector(jnp.ones((7, 6)))
+        return map.direction((x, y), 1e-3, covector)
+
+    x, y = jnp.ones((40, 7, 2)), jnp.ones((40, 6, 2))
+    program = jax.jit(directions).lower(x, y).as_text()
+    calls = [line for line in program.splitlines() if "lapack_dgesdd" in line]
+    assert calls
+    assert not [line for line in calls if "tensor<40x" in line]
+
+
 def test_single_precision_stays_single():
     x0 = jnp.asarray([1.5, 1.5], jnp.float32)
     problem = lm.Composite(lm.losses.L2(), lm.maps.Square(2), jnp.asarray([4.0, 1.0], jnp.float32))

@@ -1,11 +1,62 @@
 """Dense linear algebra shared by points and maps."""
 
 import string
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 from ._typing import RealLike
+
+
+def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let ``vmap`` run a function of matrices matrix by matrix on a CPU.
+
+    JAX's CPU kernels for LAPACK deal out a batch over the threads of a pool, on which they run
+    themselves, and wait. With as many batches at a time as there are threads nobody is left to do
+    the work, and the program hangs; on two cores that is two. Small matrices gain little from the
+    threads anyway.
+    """
+    looped = custom_vmap(function)
+
+    @looped.def_vmap
+    def rule(axis_size, in_batched, *arrays):
+        stacks = [
+            array if batched else jnp.broadcast_to(array, (axis_size, *array.shape))
+            for array, batched in zip(arrays, in_batched, strict=True)
+        ]
+        out = jax.lax.platform_dependent(
+            *stacks,
+            cpu=lambda *stacks: jax.lax.map(lambda arrays: looped(*arrays), stacks),
+            default=jax.vmap(function),
+        )
+        return out, jax.tree.map(lambda _: True, out)
+
+    @jax.custom_jvp
+    def wrapped(*arrays):
+        return looped(*arrays)
+
+    @wrapped.defjvp
+    def derivative(primals, tangents):
+        # The rule above knows no reverse mode; the function itself does.
+        return jax.jvp(function, primals, tangents)
+
+    return wrapped
+
+
+thin_qr = one_by_one(lambda a: jnp.linalg.qr(a))
+"""``a = Q R`` with as many columns in Q as in a."""
+
+cholesky = one_by_one(lambda a: jnp.linalg.cholesky(a))
+"""The lower triangular factor."""
+
+cholesky_solve = one_by_one(lambda factor, b: jax.scipy.linalg.cho_solve((factor, True), b))
+"""Solve with a matrix given by its lower triangular factor."""
+
+_svd = one_by_one(lambda a: jnp.linalg.svd(a, full_matrices=False))
 
 
 def divide_or_zero(a: Array, b: Array) -> Array:
@@ -20,7 +71,7 @@ def thin_svd(a: Float[Array, "d r"]) -> tuple[Array, Array, Array]:
     The cut is at rounding level, ``eps * max(d, r) * s[0]``: values below it carry no correct
     digit, and their inverses would be noise when there is no damping.
     """
-    left, s, right = jnp.linalg.svd(a, full_matrices=False)
+    left, s, right = _svd(a)
     cut = jnp.finfo(a.dtype).eps * max(a.shape) * s[:1]
     return left, jnp.where(s > cut, s, 0), right
 

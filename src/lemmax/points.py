@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ._dtype import keeps_float64
-from ._linalg import kruskal_to_dense
+from ._linalg import kruskal_to_dense, thin_qr
 from ._memory import require_memory
 from ._tree import tree_dot, tree_norm
 from ._typing import AnyArray, RealScalar
@@ -188,6 +188,6 @@ def compressed_difference(a: KruskalPoint, b: KruskalPoint) -> tuple[Array, tupl
 def _compress(
     factors: tuple[AnyArray, ...], weights: Array | None = None
 ) -> tuple[Array, tuple[Array, ...]]:
-    decompositions = [jnp.linalg.qr(factor) for factor in factors]
+    decompositions = [thin_qr(factor) for factor in factors]
     bases = tuple(q for q, _ in decompositions)
     return kruskal_to_dense(tuple(r for _, r in decompositions), weights), bases

@@ -1,86 +1,135 @@
-"""``lemmax reproduce``: the paper's evidence, measured."""
+"""``lemmax reproduce``: the paper's figures and table, measured, and its claims judged."""
 
-import csv
 import pathlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lemmax.experiments import table1
+from lemmax.experiments import figures
+from lemmax.experiments.harness import Claim, Finished, Summary, perform, write_report
 
-from ._files import make_folder, save
+from ._files import make_folder
 
-WHAT = {"table1": "every method in every setting it accepts; about two minutes"}
+_COLOURS = {"supported": "green", "corrected": "yellow", "not supported": "red"}
+_INTERRUPTED = 130
 
 
 def reproduce(
     what: Annotated[
         list[str] | None, typer.Argument(help="What to reproduce; nothing lists what there is.")
     ] = None,
-    out: Annotated[pathlib.Path, typer.Option(help="Folder for the tables.")] = pathlib.Path(
-        "lemmax-paper"
-    ),
+    everything: Annotated[bool, typer.Option("--all", help="All there is.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")
+    ] = False,
+    out: Annotated[
+        pathlib.Path, typer.Option(help="Folder for tables, pictures and report.")
+    ] = pathlib.Path("lemmax-paper"),
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take over what an interrupted call has finished.")
+    ] = False,
 ) -> None:
-    """Measure what the paper claims, and say where the measurements differ."""
+    """Compute the paper's figures anew, and say of every claim whether the data support it."""
     console = Console()
-    if not what:
-        for name, description in WHAT.items():
-            console.print(f"{name}: {description}")
+    # Without a name and with --quick alone, everything is meant: quick is not a thing to list.
+    names = list(figures.NAMES) if everything or (quick and not what) else list(what or ())
+    if not names:
+        console.print(_listing())
         return
-    unknown = [name for name in what if name not in WHAT]
+    unknown = [name for name in names if name not in figures.NAMES]
     if unknown:
-        console.print(f"Nothing called {', '.join(unknown)}. There is: {', '.join(WHAT)}.")
+        known = ", ".join(figures.NAMES)
+        console.print(f"Nothing called {', '.join(unknown)}. There is: {known}.")
         raise typer.Exit(2)
     make_folder(console, out)
-    _table1(console, out, seed)
+    size = "quick" if quick else "full"
+    names = [name for name in figures.NAMES if name in names]
+    try:
+        for name in names:
+            _tell(console, _run(console, name, out, seed, size, resume))
+            # After each, so that there is one even if the rest is interrupted.
+            write_report(out)
+    except KeyboardInterrupt:
+        options = f"--out {out} --seed {seed}{' --quick' if quick else ''} --resume"
+        console.print(
+            "\nInterrupted. What is finished is kept; go on with:\n"
+            f"  lemmax reproduce {' '.join(names)} {options}"
+        )
+        raise typer.Exit(_INTERRUPTED) from None
+    console.print(f"\nReport: {out / 'report.html'}")
 
 
-def _table1(console: Console, out: pathlib.Path, seed: int) -> None:
-    total = len(table1.SETTINGS) * len(table1.ENTRIES)
-    cells = list(track(table1.measure(seed), "Table 1", total=total, console=console))
-    for symmetric in (True, False):
-        console.print(_half(cells, symmetric))
-    console.print(
-        "✓ linear to the solution, with the factor per step for condition numbers 1 and 100; "
-        "floor: linear to a neighbourhood; ✗ slower, with the error after all steps; - not "
-        "expressible; * ticked in the paper."
-    )
-    console.print("\nWhere the measurement differs from the paper's tick:")
-    for cell in cells:
-        if cell.disagreement:
-            console.print(f"- {cell.disagreement}")
-    path = out / "table1.csv"
-    save(path, lambda partial: _write_csv(partial, cells))
-    console.print(f"\nTable: {path}")
-
-
-def _half(cells: list[table1.Cell], symmetric: bool) -> Table:
-    settings = [s for s in table1.SETTINGS if s.symmetric == symmetric]
-    table = Table(title="Symmetric" if symmetric else "Asymmetric", title_justify="left")
-    table.add_column("method", no_wrap=True)
-    for setting in settings:
-        table.add_column(str(setting).split(", ", 1)[1])
-    for entry in table1.ENTRIES:
-        mine = {c.setting: c for c in cells if c.method == entry.name}
-        shown = [
-            " / ".join(dict.fromkeys(str(o) for o in mine[s].outcomes.values()))
-            + (" *" if mine[s].ticked else "")
-            for s in settings
-        ]
-        table.add_row(entry.name, *shown)
+def _listing() -> Table:
+    table = Table(title="What there is to reproduce", title_justify="left")
+    table.add_column("name", no_wrap=True)
+    table.add_column("what")
+    table.add_column("minutes on two cores", justify="right")
+    for name in figures.NAMES:
+        experiment = figures.load(name)
+        table.add_row(name, experiment.title, f"{experiment.minutes:g}")
+    table.caption = "lemmax reproduce NAME ..., or --all; --quick for small sizes."
     return table
 
 
-def _write_csv(path: str, cells: list[table1.Cell]) -> None:
-    with pathlib.Path(path).open("w", newline="") as file:
-        writer = csv.writer(file)
-        setting = [f"setting_{name}" for name in table1.Setting._fields]
-        outcome_names = table1.Outcome._fields
-        writer.writerow(["method", *setting, "condition", *outcome_names, "ticked_in_paper"])
-        for cell in cells:
-            for condition, outcome in cell.outcomes.items():
-                writer.writerow([cell.method, *cell.setting, condition, *outcome, cell.ticked])
+def _run(
+    console: Console, name: str, out: pathlib.Path, seed: int, size: str, resume: bool
+) -> Finished:
+    experiment = figures.load(name)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[job]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=1.0, job="")
+
+        def progress(job: str, share: float) -> None:
+            bar.update(task, completed=share, job=job)
+
+        return perform(experiment, out, seed=seed, size=size, resume=resume, progress=progress)
+
+
+def _tell(console: Console, finished: Finished) -> None:
+    record = finished.record
+    console.rule(f"{record['title']} ({record['seconds']:.0f} s)", align="left")
+    for summary in finished.summaries:
+        console.print(_grid(summary))
+        if summary.remark:
+            console.print(summary.remark, style="dim")
+    for claim in finished.claims:
+        _judge(console, claim)
+    console.print(_count(finished.claims))
+
+
+def _grid(summary: Summary) -> Table:
+    table = Table(title=summary.title, title_justify="left")
+    for column in summary.header:
+        table.add_column(column)
+    for row in summary.rows:
+        table.add_row(*row)
+    return table
+
+
+def _judge(console: Console, claim: Claim) -> None:
+    outcome = claim.outcome
+    console.print(f"[{_COLOURS[outcome]}]{outcome}[/]: ", end="")
+    # Numbers in brackets are not rich's markup.
+    console.print(claim.statement, markup=False, highlight=False)
+    if claim.correction and outcome != "supported":
+        console.print(f"  Instead: {claim.correction}", markup=False, highlight=False)
+    console.print(f"  {claim.numbers}", style="dim", markup=False, highlight=False)
+
+
+def _count(claims: Sequence[Claim]) -> str:
+    counts = Counter(claim.outcome for claim in claims)
+    shown = [f"{counts[outcome]} {outcome}" for outcome in _COLOURS if counts[outcome]]
+    return f"Claims: {', '.join(shown) or 'none'}."

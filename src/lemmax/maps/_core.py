@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int
 
-from .._linalg import divide_or_zero, thin_svd
+from .._linalg import cholesky, cholesky_solve, divide_or_zero, thin_svd
 from .._tree import tree_all_finite, tree_dot, tree_move, tree_norm
 from .._typing import Parameters, RealLike, RealScalar
 
@@ -66,12 +66,12 @@ class DirectSolver(eqx.Module):
         else:
             matrix = system.matrix()
             damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
-            factor = jnp.linalg.cholesky(damped)
+            factor = cholesky(damped)
             smallest = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * jnp.diagonal(damped)
             usable = jnp.all(jnp.diagonal(factor) ** 2 > smallest) & (jnp.asarray(damping) > 0)
             solution = jax.lax.cond(
                 usable,
-                lambda: jax.scipy.linalg.cho_solve((factor, True), flat),
+                lambda: cholesky_solve(factor, flat),
                 from_jacobian,
             )
         failed = ~jnp.all(jnp.isfinite(solution))

@@ -1,6 +1,7 @@
 """Measurements by an explicit array."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._checks import as_whole
 from .._dtype import keeps_float64, require_finite, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
+from ._rows import Fill, assembled, filled_rows
 
 
 class Dense(AbstractOperator):
@@ -22,6 +25,10 @@ class Dense(AbstractOperator):
     array : array of shape (m, ...)
         The measurement vectors, matrices or tensors, stacked along the first axis. It is read
         exactly twice per iteration, and never copied.
+
+    See Also
+    --------
+    Dense.generate : when the array is so large that it must not exist twice.
 
     Examples
     --------
@@ -48,6 +55,43 @@ class Dense(AbstractOperator):
         # Before it goes to the device, where a reshape is a copy.
         self.matrix = to_device(array.reshape(array.shape[0], math.prod(self.shape)))
         require_finite(self.matrix, "The measurement arrays")
+
+    @classmethod
+    def generate(
+        cls, measurements: int, shape: Sequence[int], fill: Fill, dtype: Any = np.float64
+    ) -> "Dense":
+        """Make the measurement arrays where they will stay: one allocation and no copy.
+
+        Parameters
+        ----------
+        measurements : int
+            How many.
+        shape : sequence of int
+            Shape of one of them.
+        fill : callable
+            Called with consecutive blocks, NumPy arrays of shape ``(k, *shape)``, to write
+            every entry of. It must not keep them: they become the operator's own.
+        dtype : float64 or float32
+            Their precision.
+
+        Raises
+        ------
+        MemoryError
+            If they do not fit, before anything is allocated.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> rng = np.random.default_rng(0)
+        >>> operator = lm.operators.Dense.generate(
+        ...     100, (4, 5), lambda rows: rng.standard_normal(out=rows))
+        >>> operator.matrix.shape
+        (100, 20)
+        """
+        matrix = filled_rows(measurements, tuple(shape), fill, dtype)
+        require_finite(matrix, "The measurement arrays")
+        return assembled(cls, matrix=matrix, shape=tuple(as_whole(d) for d in shape))
 
     @property
     def point_shape(self) -> tuple[int, ...]:

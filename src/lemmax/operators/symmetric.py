@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._checks import as_whole, check_positive
 from .._dtype import aligned_empty, keeps_float64, precision_context, require_finite, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
+from ._rows import Fill, assembled, filled_rows
 
 # Rows symmetrised at a time, so that packing needs little memory beside its result.
 _PACK_BYTES = 2**26
@@ -34,6 +36,7 @@ class SymmetricDense(AbstractOperator):
     See Also
     --------
     SymmetricDense.from_packed : when the distinct entries are at hand already.
+    SymmetricDense.generate : when they are too many to exist twice.
 
     Examples
     --------
@@ -85,10 +88,45 @@ class SymmetricDense(AbstractOperator):
                 f"entries, so packed must have shape (m, {distinct}); got {packed.shape}."
             )
         require_finite(packed, "The measurement arrays")
-        operator = object.__new__(cls)
-        for name, value in (("packed", packed), ("dim", dim), ("order", order)):
-            object.__setattr__(operator, name, value)
-        return operator
+        return assembled(cls, packed=packed, dim=dim, order=order)
+
+    @classmethod
+    def generate(
+        cls, measurements: int, dim: int, fill: Fill, order: int = 2, dtype: Any = np.float64
+    ) -> "SymmetricDense":
+        """Make the distinct entries where they will stay; see `Dense.generate`.
+
+        Parameters
+        ----------
+        measurements : int
+            How many symmetric arrays.
+        dim, order : int
+            As for `from_packed`.
+        fill : callable
+            Called with consecutive blocks, NumPy arrays of shape ``(k, n)`` with columns as for
+            `from_packed`, to write every entry of. It must not keep them.
+        dtype : float64 or float32
+            Their precision.
+
+        Raises
+        ------
+        MemoryError
+            If they do not fit, before anything is allocated.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> rng = np.random.default_rng(0)
+        >>> operator = lm.operators.SymmetricDense.generate(
+        ...     100, 4, lambda rows: rng.standard_normal(out=rows), order=3)
+        >>> operator.packed.shape
+        (100, 20)
+        """
+        check_positive(dim=dim, order=order)
+        distinct = math.comb(dim + order - 1, order)
+        packed = filled_rows(measurements, (distinct,), fill, dtype)
+        return cls.from_packed(packed, as_whole(dim), as_whole(order))
 
     @property
     def point_shape(self) -> tuple[int, ...]:

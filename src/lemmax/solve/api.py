@@ -194,7 +194,7 @@ def iterate(
     with precision_context(problem, x0):
         plan, x0 = make_plan(problem, method, x0, {}, None, 0.0, max_steps)
         carry = _start(plan, x0, 1)
-    while int(carry.status) == Status.RUNNING:
+    while int(carry.state.status) == Status.RUNNING:
         with precision_context(problem, x0):
             # Only the newest row of the trace is kept.
             carry = _visit(plan, carry)
@@ -206,16 +206,18 @@ def iterate(
 
 def _snapshot(carry: Carry, row: int, gives_numpy: bool) -> Snapshot:
     """The iterate evaluated last; while a run goes on, its step is one behind."""
-    step = int(carry.step) - int(int(carry.status) == Status.RUNNING)
-    x = to_numpy(carry.evaluated_x) if gives_numpy else carry.evaluated_x
-    return Snapshot(step, x, float(np.asarray(carry.trace.value)[row]), float(carry.best_value))
+    step = int(carry.state.step) - int(int(carry.state.status) == Status.RUNNING)
+    x = to_numpy(carry.state.evaluated_x) if gives_numpy else carry.state.evaluated_x
+    return Snapshot(
+        step, x, float(np.asarray(carry.trace.value)[row]), float(carry.state.best_value)
+    )
 
 
 def _watcher(callback: Callable[[Snapshot], Any], gives_numpy: bool) -> Callable[[Carry], bool]:
     """Show a snapshot to the callback; whether it asks to stop, in whatever kind of truth."""
 
     def watch(carry: Carry) -> bool:
-        answer = callback(_snapshot(carry, int(carry.step) - 1, gives_numpy))
+        answer = callback(_snapshot(carry, int(carry.state.step) - 1, gives_numpy))
         return answer is not None and bool(answer)
 
     return watch
@@ -234,7 +236,7 @@ def _run(
     # The limit counts evaluations, the start's included: iterate 0, then every k-th.
     limit = 1 if every is None else every + 1
     try:
-        while int(carry.status) == Status.RUNNING:
+        while int(carry.state.status) == Status.RUNNING:
             began = time.perf_counter()
             until = as_limit(min(limit, max_steps + 1))
             carry = jax.block_until_ready(_advance(plan, carry, until))
@@ -242,9 +244,9 @@ def _run(
                 if time.perf_counter() - began < _CHUNK_SECONDS / 2:
                     chunk *= 2
             else:
-                rows = int(carry.step)
+                rows = int(carry.state.step)
                 report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
-                running = int(carry.status) == Status.RUNNING
+                running = int(carry.state.status) == Status.RUNNING
                 if watch is not None and running and watch(carry):
                     return _interrupted(carry)
             limit += chunk
@@ -261,10 +263,10 @@ def as_limit(step: int) -> Array:
 
 def _interrupted(carry: Carry) -> Carry:
     """End at the iterate evaluated last: the newest has no row in the trace."""
-    ended = int(carry.status) != Status.RUNNING or int(carry.step) == 0
-    step = carry.step if ended else carry.step - 1
+    ended = int(carry.state.status) != Status.RUNNING or int(carry.state.step) == 0
+    step = carry.state.step if ended else carry.state.step - 1
     status = jnp.asarray(Status.INTERRUPTED, jnp.int32)
-    return eqx.tree_at(lambda c: (c.status, c.step), carry, (status, step))
+    return eqx.tree_at(lambda c: (c.state.status, c.state.step), carry, (status, step))
 
 
 def make_plan(
@@ -302,13 +304,13 @@ def make_plan(
 def make_result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) -> Result:
     """What a run that ended hands over."""
     return Result(
-        x=carry.best_x,
-        point=plan.problem.map(carry.best_x),
-        value=carry.best_value,
-        steps=carry.step,
-        last_x=carry.evaluated_x,
+        x=carry.state.best_x,
+        point=plan.problem.map(carry.state.best_x),
+        value=carry.state.best_value,
+        steps=carry.state.step,
+        last_x=carry.state.evaluated_x,
         trace=carry.trace,
-        code=carry.status,
+        code=carry.state.status,
         seconds=seconds,
         compile_seconds=compile_seconds,
     )

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
-from .._tree import tree_where
 from ..problem import Composite, Evaluation
 from ..status import Status
-from .loop import Carry, Plan, settle, start
+from .loop import Carry, Plan, State, settle, start
+from .trace import Trace, record
 
 
 class Lanes(eqx.Module):
@@ -90,7 +90,7 @@ def advance_lanes(
     groups: Sequence[Lanes], carries: Sequence[Carry], limit: Int[Array, ""]
 ) -> list[Carry]:
     """Evaluate and move all lanes together until none runs or all have got to ``limit``."""
-    sizes = [carry.step.shape[0] for carry in carries]
+    sizes = [carry.state.step.shape[0] for carry in carries]
     problems = _concatenated([lanes.stacked.problem for lanes in groups])
     common = groups[0].shared.problem
 
@@ -99,16 +99,16 @@ def advance_lanes(
         return problem.evaluate(x)
 
     def running(carries: list[Carry]) -> Array:
-        return jnp.any(jnp.concatenate([_active(carry, limit) for carry in carries]))
+        return jnp.any(jnp.concatenate([_active(carry.state, limit) for carry in carries]))
 
     def visit(carries: list[Carry]) -> list[Carry]:
         # Everywhere the measurements are the same array: one product with a matrix, whose
         # columns are the lanes, instead of as many products with a vector.
-        together = jax.vmap(evaluate)(problems, _concatenated([carry.x for carry in carries]))
+        states = [carry.state for carry in carries]
+        together = jax.vmap(evaluate)(problems, _concatenated([state.x for state in states]))
         evaluations = _split(together, sizes)
         # Lanes that run are all at the same iterate; what others write there is cut off later.
-        steps = [jnp.where(_active(carry, limit), carry.step, 0) for carry in carries]
-        row = jnp.max(jnp.concatenate(steps))
+        row = jnp.max(jnp.concatenate([jnp.where(_active(s, limit), s.step, 0) for s in states]))
         return [
             _settle(lanes, carry, evaluation, row, limit)
             for lanes, carry, evaluation in zip(groups, carries, evaluations, strict=True)
@@ -120,17 +120,28 @@ def advance_lanes(
 def _settle(
     lanes: Lanes, carry: Carry, evaluation: Evaluation, row: Int[Array, ""], limit: Int[Array, ""]
 ) -> Carry:
-    def one(part: PyTree, carry: Carry, evaluation: Evaluation) -> Carry:
-        moved = settle(lanes.plan(part), carry, evaluation, row)
-        # The trace is left out: choosing between two of them would copy both at every step.
-        kept = eqx.tree_at(lambda c: c.trace, carry, moved.trace)
-        return tree_where(_active(carry, limit), moved, kept)
+    """One lane after the other, so that each costs what it does alone.
 
-    return jax.vmap(one)(lanes.stacked, carry, evaluation)
+    Side by side all would do what any of them needs: both sides of every choice, and as many inner
+    iterations as the slowest.
+    """
+
+    def one(lane: tuple[PyTree, State, Evaluation]) -> tuple[State, Trace]:
+        part, state, evaluation = lane
+        plan = lanes.plan(part)
+        entries = jax.eval_shape(lambda: settle(plan, state, evaluation, row)[1])
+        return jax.lax.cond(
+            _active(state, limit),
+            lambda: settle(plan, state, evaluation, row),
+            lambda: (state, jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), entries)),
+        )
+
+    states, entries = jax.lax.map(one, (lanes.stacked, carry.state, evaluation))
+    return Carry(states, jax.vmap(record, in_axes=(0, None, 0))(carry.trace, row, entries))
 
 
-def _active(carry: Carry, limit: Int[Array, ""]) -> Array:
-    return (carry.status == Status.RUNNING) & (carry.step < limit)
+def _active(state: State, limit: Int[Array, ""]) -> Array:
+    return (state.status == Status.RUNNING) & (state.step < limit)
 
 
 def _concatenated(trees: Sequence[PyTree]) -> PyTree:

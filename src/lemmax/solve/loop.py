@@ -30,8 +30,8 @@ class Plan(eqx.Module):
     max_steps: Int[Array, ""]
 
 
-class Carry(eqx.Module):
-    """Everything about a run that does."""
+class State(eqx.Module):
+    """Everything about a run that does, except its record."""
 
     x: Parameters
     """The newest iterate, not evaluated yet while the run goes on."""
@@ -44,13 +44,19 @@ class Carry(eqx.Module):
     best_x: Parameters
     best_value: RealScalar
     progress: Progress
+
+
+class Carry(eqx.Module):
+    """What goes from one step to the next."""
+
+    state: State
     trace: Trace
 
 
 def start(plan: Plan, x0: Parameters, rows: int) -> Carry:
     """The state before the first evaluation."""
     scale, rounding = plan.problem.value_scales(x0)
-    return Carry(
+    state = State(
         x=x0,
         evaluated_x=x0,
         method_state=plan.method.init(plan.problem, x0),
@@ -59,78 +65,76 @@ def start(plan: Plan, x0: Parameters, rows: int) -> Carry:
         best_x=x0,
         best_value=jnp.full_like(rounding, jnp.inf),
         progress=begin(scale, rounding),
-        trace=empty_trace(rows, rounding.dtype, plan.metrics),
     )
+    return Carry(state, empty_trace(rows, rounding.dtype, plan.metrics))
 
 
 def advance(plan: Plan, carry: Carry, limit: Int[Array, ""]) -> Carry:
     """Evaluate and move until the run ends or iterate number ``limit`` is reached."""
 
     def running(carry: Carry) -> Array:
-        return (carry.status == Status.RUNNING) & (carry.step < limit)
+        return (carry.state.status == Status.RUNNING) & (carry.state.step < limit)
 
     return jax.lax.while_loop(running, lambda carry: visit(plan, carry), carry)
 
 
 def visit(plan: Plan, carry: Carry) -> Carry:
     """Evaluate the newest iterate, record it, judge it, and move on if the run goes on."""
-    return settle(plan, carry, plan.problem.evaluate(carry.x), carry.step)
+    row, evaluation = carry.state.step, plan.problem.evaluate(carry.state.x)
+    state, entries = settle(plan, carry.state, evaluation, row)
+    return Carry(state, record(carry.trace, row, entries))
 
 
-def settle(plan: Plan, carry: Carry, evaluation: Evaluation, row: Int[Array, ""]) -> Carry:
-    """All of a visit but the evaluation; ``row`` is the number of the newest iterate.
+def settle(
+    plan: Plan, before: State, evaluation: Evaluation, row: Int[Array, ""]
+) -> tuple[State, Trace]:
+    """All of a visit but evaluating and recording: the next state, and a row of the trace.
 
     It stands apart because runs that share their measurements are evaluated together.
     """
     method, target, value = plan.method, plan.method.target, evaluation.value
     gap = value if target is None else value - jnp.asarray(target, value.dtype)
     status, progress = judge_value(
-        plan.stopping, carry.progress, gap, row, plan.tol, has_target=target is not None
+        plan.stopping, before.progress, gap, row, plan.tol, has_target=target is not None
     )
     status = jnp.where(
         (status == Status.RUNNING) & (row >= plan.max_steps), Status.STEP_LIMIT, status
     ).astype(jnp.int32)
-    better = value < carry.best_value
+    better = value < before.best_value
 
-    move, method_state = method.step(plan.problem, evaluation, carry.method_state)
-    change = jax.tree.map(jnp.subtract, move.x, carry.x)
-    size = tree_norm(carry.x)
+    move, method_state = method.step(plan.problem, evaluation, before.method_state)
+    change = jax.tree.map(jnp.subtract, move.x, before.x)
+    size = tree_norm(before.x)
     movement = tree_norm(change) / jnp.where(size > 0, size, 1)
     moves = status == Status.RUNNING
     after = judge_move(
         plan.stopping, progress, movement, move.failed, plan.tol, has_target=target is not None
     )
 
-    trace = carry.trace
     blank = jnp.full_like(value, jnp.nan)
-    trace = Trace(
-        value=record(trace.value, row, value),
-        step=record(trace.step, row, jnp.where(moves, move.length, blank)),
-        damping=record(trace.damping, row, jnp.where(moves, move.damping, blank)),
-        movement=record(trace.movement, row, jnp.where(moves, movement, blank)),
-        iterations=record(trace.iterations, row, jnp.where(moves, move.iterations, -1)),
-        passes=record(
-            trace.passes,
-            row,
-            PASSES_OF_AN_EVALUATION + jnp.where(moves, move.extra_passes, 0),
-        ),
+    entries = Trace(
+        value=value,
+        step=jnp.where(moves, move.length, blank),
+        damping=jnp.where(moves, move.damping, blank),
+        movement=jnp.where(moves, movement, blank),
+        iterations=jnp.where(moves, move.iterations, -1),
+        passes=PASSES_OF_AN_EVALUATION + jnp.where(moves, move.extra_passes, 0),
         metrics={
-            name: record(trace.metrics[name], row, _measured(name, metric, evaluation))
-            for name, metric in plan.metrics.items()
+            name: _measured(name, metric, evaluation) for name, metric in plan.metrics.items()
         },
     )
     goes_on = moves & (after == Status.RUNNING)
-    return Carry(
-        x=tree_where(goes_on, move.x, carry.x),
-        evaluated_x=carry.x,
-        method_state=tree_where(goes_on, method_state, carry.method_state),
+    after_step = State(
+        x=tree_where(goes_on, move.x, before.x),
+        evaluated_x=before.x,
+        method_state=tree_where(goes_on, method_state, before.method_state),
         step=jnp.where(goes_on, row + 1, row),
         status=jnp.where(moves, after, status),
-        best_x=tree_where(better, carry.x, carry.best_x),
-        best_value=jnp.where(better, value, carry.best_value),
+        best_x=tree_where(better, before.x, before.best_x),
+        best_value=jnp.where(better, value, before.best_value),
         progress=progress,
-        trace=trace,
     )
+    return after_step, entries
 
 
 def _measured(name: str, metric: Callable, evaluation: Evaluation) -> Array:

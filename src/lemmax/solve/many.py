@@ -180,12 +180,12 @@ class _Batch:
         """Show what runs, and stop what the callback wants stopped."""
         if callback is None:
             return
-        status = [np.asarray(group.carry.status) for group in self.groups]
+        status = [np.asarray(group.carry.state.status) for group in self.groups]
         chosen = [np.flatnonzero(s == Status.RUNNING) for s in status]
         running = np.concatenate(
             [g.numbers[lanes] for g, lanes in zip(self.groups, chosen, strict=True)]
         )
-        step = max(int(np.max(np.asarray(group.carry.step))) for group in self.groups)
+        step = max(int(np.max(np.asarray(group.carry.state.step))) for group in self.groups)
         traces = [
             jax.tree.map(lambda u, k=lanes: np.asarray(u)[k, :step], group.carry.trace)
             for group, lanes in zip(self.groups, chosen, strict=True)
@@ -202,7 +202,7 @@ class _Batch:
 
     def _repack(self, step: int) -> bool:
         """Put away the lanes that have ended, if they are many enough; whether it did."""
-        running = [np.asarray(g.carry.status) == Status.RUNNING for g in self.groups]
+        running = [np.asarray(g.carry.state.status) == Status.RUNNING for g in self.groups]
         alive = sum(int(np.sum(r)) for r in running)
         ended = sum(r.size for r in running) - alive
         saved = 2 * self.shared_bytes * ended * max(self.max_steps - step, 0)
@@ -220,7 +220,7 @@ class _Batch:
 
     def _result(self, number: int, gives_numpy: bool) -> Result:
         carry = self.ended[number]
-        rows = int(carry.step) + 1
+        rows = int(carry.state.step) + 1
         carry = eqx.tree_at(lambda c: c.trace, carry, jax.tree.map(lambda u: u[:rows], carry.trace))
         result = make_result(self.plans[number], carry, self.seconds, self.compile_seconds)
         return to_numpy(result) if gives_numpy else jax.tree.map(jnp.asarray, result)
@@ -258,18 +258,20 @@ def _packed(group: _Group, lanes: np.ndarray) -> _Group:
     padded = np.concatenate([lanes, np.repeat(lanes[:1], count - len(lanes))])
     numbers = np.where(np.arange(count) < len(lanes), group.numbers[padded], -1)
     carry = take(group.carry, padded)
-    ended = np.where(numbers < 0, Status.INTERRUPTED, np.asarray(carry.status))
-    carry = eqx.tree_at(lambda c: c.status, carry, jax.device_put(ended.astype(np.int32)))
+    ended = np.where(numbers < 0, Status.INTERRUPTED, np.asarray(carry.state.status))
+    carry = eqx.tree_at(lambda c: c.state.status, carry, jax.device_put(ended.astype(np.int32)))
     return _Group(group.lanes.take(padded), carry, numbers)
 
 
 def _interrupted(carry: Carry, stopped: np.ndarray) -> Carry:
     """End some lanes at the iterate evaluated last: the newest has no row in the trace."""
-    status, step = np.asarray(carry.status), np.asarray(carry.step)
+    status, step = np.asarray(carry.state.status), np.asarray(carry.state.step)
     status = np.where(stopped, np.int32(Status.INTERRUPTED), status)
     step = np.where(stopped, step - 1, step)
     return eqx.tree_at(
-        lambda c: (c.status, c.step), carry, (jax.device_put(status), jax.device_put(step))
+        lambda c: (c.state.status, c.state.step),
+        carry,
+        (jax.device_put(status), jax.device_put(step)),
     )
 
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._typing import RealScalar
 from ..methods import PASSES_OF_AN_EVALUATION
 
 
@@ -56,9 +55,13 @@ def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
     )
 
 
-def record(column: Array, row: Int[Array, ""], entry: RealScalar | Array) -> Array:
-    """Write one entry of one column."""
-    return jax.lax.dynamic_update_index_in_dim(column, entry.astype(column.dtype), row, 0)
+def record(trace: Trace, row: Int[Array, ""], entries: Trace) -> Trace:
+    """Write one row."""
+
+    def write(column: Array, entry: Array) -> Array:
+        return jax.lax.dynamic_update_index_in_dim(column, entry.astype(column.dtype), row, 0)
+
+    return jax.tree.map(write, trace, entries)
 
 
 def cut_trace(trace: Trace, rows: int) -> Trace:

@@ -90,8 +90,9 @@ def geometric(constants: OuterConstants, alignment: Alignment) -> dict[str, Any]
 def constant(constants: OuterConstants, alignment: Alignment) -> dict[str, Any]:
     """Part (2) of Theorems 4.5 and 4.6: constant steps, shrinking damping.
 
-    The printed proofs drop a term and arrive at ``gamma <= 1 / (8 beta)``; with
-    ``1 / (16 beta)``, as here, they are right.
+    The printed proofs drop a term: with ``gamma <= 1 / (8 beta)`` they miss their last line by a
+    thousandth. With ``1 / (16 beta)``, as here, they are right; docs/theory.md has the line that
+    they lack for the larger step.
     """
     rho, low, high = constants.tolerance, constants.lower, constants.upper
     radius, jacobian = alignment.delta(rho), alignment.lipschitz

@@ -84,7 +84,7 @@ class OuterConstants:
     lower: float
     upper: float
     estimated: bool = False
-    """Whether they come from a random sample, which makes them too favourable."""
+    """Whether they come from `estimate_isometry`, and so may be too favourable."""
 
     @property
     def tolerance(self) -> float:
@@ -108,8 +108,8 @@ def outer_constants(
     """Growth constants of the outer function of a problem, sharp or quadratic.
 
     With `Identity` they are those of the loss; with `Dense` on `Square` (nonnegative least
-    squares) those times the extreme singular values of the array; for sensing they come from
-    Monte-Carlo estimates of the restricted isometry of the operator, and say so.
+    squares) those times the extreme singular values of the array; for sensing they are
+    estimates of the restricted isometry of the operator, by sampling and climbing, and say so.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def outer_constants(
         For `Dense` sensing with more measurements than entries: take the singular values of the
         whole array instead of estimates. They are valid for directions of every rank.
     samples, seed : int
-        For the Monte-Carlo estimates.
+        Of `estimate_isometry`.
 
     Returns
     -------
@@ -129,8 +129,9 @@ def outer_constants(
 
     Notes
     -----
-    Sensing with `SquaredL2` has ``alpha = 1 - delta`` and ``beta = 1 + delta`` (sharper than the
-    paper's ``(1 + delta)^2 / (1 - delta)``), `L2` the roots of those, and `L1` has
+    Sensing with `SquaredL2` has for alpha and beta the smallest and the largest ``|A Z|^2``: at
+    least ``1 - delta`` and at most ``1 + delta``, and so sharper than the paper's ``1 - delta``
+    and ``(1 + delta)^2 / (1 - delta)``. `L2` has the roots of those, and `L1` has
     ``mu = omega0`` and ``L = omega2``.
 
     Examples
@@ -161,11 +162,11 @@ def outer_constants(
     if not isinstance(loss, (L1, L2, SquaredL2)):
         raise ValueError(_UNKNOWN.format(type(loss).__name__))
     found = estimate_isometry(operator, map, corrupted=corrupted, samples=samples, seed=seed)
-    low, high = 1 - found.delta, 1 + found.delta
     if isinstance(loss, SquaredL2):
-        return _positive(True, low, high, estimated=True)
+        return _positive(True, found.lower, found.upper, estimated=True)
     if isinstance(loss, L2):
-        return _positive(False, math.sqrt(max(low, 0.0)), math.sqrt(high), estimated=True)
+        roots = math.sqrt(found.lower), math.sqrt(found.upper)
+        return _positive(False, *roots, estimated=True)
     return _positive(False, found.omega0, found.omega2, estimated=True)
 
 

@@ -55,7 +55,7 @@ class Prediction:
 
     @property
     def estimated(self) -> bool:
-        """Whether constants are Monte-Carlo estimates, which makes it no certificate."""
+        """Whether constants come from `estimate_isometry`, which makes it no certificate."""
         return self.constants.estimated
 
     def bound(self, k: Any, start_error: float) -> np.ndarray:
@@ -115,7 +115,7 @@ def predict(
     corrupted : array of ints, optional
         Positions of corrupted measurements, for the loss `L1`.
     seed : int
-        Of the Monte-Carlo estimates for sensing.
+        Of the estimates of constants for sensing.
 
     Returns
     -------

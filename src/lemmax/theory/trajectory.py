@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._dtype import as_hyperparameters, precision_context, to_device, to_numpy
+from .._dtype import precision_context, to_device
 from .._typing import Parameters
 from ..methods import AbstractMethod
 from ..methods.steps import Polyak
 from ..problem import Composite
+from ..solve import solve
 from .constants import jacobian_lipschitz
 from .one_step import OneStep, one_step
 
@@ -46,7 +47,7 @@ def follow(
     problem, method, x0
         As for `lemmax.solve`.
     max_steps : int
-        Number of steps.
+        Number of steps; fewer are taken only if a value is not finite or a linear solve fails.
 
     Returns
     -------
@@ -61,44 +62,33 @@ def follow(
     >>> run.iterates.shape, run.dampings.shape
     ((4, 1), (3,))
     """
-    with precision_context(problem, x0):
-        x0 = jax.tree.map(to_device, x0)
-        problem.check_start(x0)
-        iterates, moves, values = _run(problem, as_hyperparameters(method), x0, max_steps)
-        iterates, dampings, lengths, values = to_numpy(
-            (iterates, moves.damping, moves.length, values)
-        )
+    seen: dict[int, Parameters] = {0: x0}
+    result = solve(
+        problem,
+        method,
+        x0,
+        max_steps=max_steps,
+        tol=0.0,
+        callback=lambda snapshot: seen.update({snapshot.step: snapshot.x}),
+        every=1,
+    )
+    steps = int(result.steps)
+    seen[steps] = result.last_x
+    structure = jax.tree.structure(result.last_x)
+    # The start is as the caller gave it: perhaps a list of numbers, which is one array to solve.
+    plain = jax.tree_util.treedef_is_leaf(structure)
+    rows = [[seen[k]] if plain else jax.tree.leaves(seen[k]) for k in range(steps + 1)]
+    stacked = [np.stack([np.asarray(u) for u in leaves]) for leaves in zip(*rows, strict=True)]
     rule = getattr(method, "step_rule", None)
     polyak = isinstance(rule, Polyak)
     return Trajectory(
-        iterates=iterates,
-        dampings=dampings,
-        lengths=lengths,
-        values=values,
+        iterates=jax.tree.unflatten(structure, stacked),
+        dampings=np.asarray(result.trace.damping)[:steps],
+        lengths=np.asarray(result.trace.step)[:steps],
+        values=np.asarray(result.trace.value),
         scale=float(rule.scale) if polyak else None,
         denominator=rule.denominator if polyak else None,
     )
-
-
-@eqx.filter_jit
-def _run(problem, method, x0, max_steps: int):
-    """All steps without any stopping rule; only x differs from one row to the next."""
-
-    def move(carry, _):
-        x, state = carry
-        evaluation = problem.evaluate(x)
-        found, state = method.step(problem, evaluation, state)
-        # The state of a loop keeps its types: a weakly typed length may not leak into x.
-        following = jax.tree.map(lambda new, old: new.astype(old.dtype), found.x, x)
-        row = eqx.tree_at(lambda m: m.x, found, following)
-        return (following, state), (row, evaluation.value)
-
-    (last, _), (moves, values) = jax.lax.scan(
-        move, (x0, method.init(problem, x0)), length=max_steps
-    )
-    iterates = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), x0, moves.x)
-    values = jnp.concatenate([values, problem.evaluate(last).value[None]])
-    return iterates, moves, values
 
 
 def errors_along(problem: Composite, iterates: Parameters, truth: Parameters) -> np.ndarray:

@@ -1,0 +1,132 @@
+"""The pieces of an instance: truths, starts, outliers, and sentences for what cannot be."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+import lemmax as lm
+from lemmax._checks import check_positive, check_real, check_whole
+from lemmax._dtype import keeps_float64
+
+
+class Instance(NamedTuple):
+    """A problem, where to start, and what ought to be found."""
+
+    problem: lm.Composite
+    x0: Any
+    truth: lm.points.AbstractPoint
+
+    @property
+    def error(self) -> lm.metrics.RelativeError:
+        """The relative error, as a metric for the trace."""
+        return lm.metrics.RelativeError(self.truth)
+
+
+class Streams(NamedTuple):
+    """Independent sources of randomness, so that a part can change and leave the others."""
+
+    operator: np.random.Generator
+    truth: np.random.Generator
+    outliers: np.random.Generator
+    start: np.random.Generator
+
+
+def streams(seed: int) -> Streams:
+    """The sources that belong to a seed."""
+    check_whole(0, seed=seed)
+    return Streams(*np.random.default_rng(seed).spawn(4))
+
+
+def check_model(dims: Sequence[int], rank: int, true_rank: int) -> None:
+    """Raise a sentence unless the truth fits into the space and the model."""
+    if len(dims) < 2:
+        raise ValueError(f"A matrix or tensor needs two or more dimensions; got {tuple(dims)}.")
+    square = len(set(dims)) == 1
+    sizes = {"dim" if square else f"dimension {k}": dim for k, dim in enumerate(dims)}
+    check_positive(**sizes, rank=rank, true_rank=true_rank)
+    if true_rank > min(rank, *dims):
+        raise ValueError(
+            "The true rank must be at most the fitted rank and every dimension; got true_rank "
+            f"{true_rank}, rank {rank}, dimensions {tuple(dims)}."
+        )
+
+
+def check_law(*, condition: float, start_error: float, outliers: float = 0.0) -> None:
+    """Raise a sentence unless the numbers that say how hard an instance is make sense."""
+    # Beyond this the smallest value is a rounding error of the largest.
+    check_real(1, 1e16, condition=condition)
+    check_real(0, 1e6, start_error=start_error, open_low=True)
+    check_real(0, 1, outliers=outliers)
+    if outliers == 1:
+        raise ValueError("outliers must be below 1: no correct observation would be left.")
+
+
+def haar_columns(rng: np.random.Generator, dim: int, count: int) -> np.ndarray:
+    """Orthonormal columns, uniformly distributed."""
+    basis, triangle = np.linalg.qr(rng.standard_normal((dim, count)))
+    return basis * np.sign(np.diagonal(triangle))  # without the signs, not uniform
+
+
+def conditioned_factor(
+    rng: np.random.Generator, dim: int, rank: int, condition: float, order: int = 2
+) -> np.ndarray:
+    """Orthogonal columns, uniformly random, with ``norm**order`` spaced from 1 to 1/condition."""
+    spectrum = np.linspace(1.0, 1.0 / condition, rank)
+    return haar_columns(rng, dim, rank) * spectrum ** (1.0 / order)
+
+
+def pad_columns(factor: np.ndarray, rank: int) -> np.ndarray:
+    """Zero columns up to the given rank."""
+    return np.pad(factor, ((0, 0), (0, rank - factor.shape[1])))
+
+
+def perturb(rng: np.random.Generator, map: lm.maps.AbstractMap, solution: Any, error: float) -> Any:
+    """Move from a solution in a Gaussian direction until the relative error is as given."""
+    noise = jax.tree.map(lambda factor: rng.standard_normal(factor.shape), solution)
+
+    def moved(length: float) -> Any:
+        return jax.tree.map(lambda f, e: f + length * e, solution, noise)
+
+    def reached(length: float) -> bool:
+        return float(_relative_error(map, moved(length), solution)) >= error
+
+    low, high = 0.0, 1e-8
+    while not reached(high):
+        low, high = high, 2 * high
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return moved(high)
+
+
+@keeps_float64
+@eqx.filter_jit
+def _relative_error(map: lm.maps.AbstractMap, x: Any, solution: Any) -> Array:
+    truth = map(solution)
+    return map(x).distance(truth) / truth.norm()
+
+
+def corrupt(
+    rng: np.random.Generator,
+    data: np.ndarray,
+    fraction: float,
+    scale: float = 10.0,
+    wrong: np.ndarray | None = None,
+) -> np.ndarray:
+    """Replace a fraction of the observations.
+
+    By the entries of ``wrong`` if it is given, otherwise by Gaussian noise of ``scale`` times the
+    size of the data.
+    """
+    chosen = rng.choice(data.size, math.floor(fraction * data.size), replace=False)
+    corrupted = data.copy()
+    if wrong is None:
+        corrupted[chosen] = scale * np.sqrt(np.mean(data**2)) * rng.standard_normal(chosen.size)
+    else:
+        corrupted[chosen] = wrong[chosen]
+    return corrupted

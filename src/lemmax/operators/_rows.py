@@ -1,0 +1,47 @@
+"""Measurement arrays too large to exist twice."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from .._checks import as_whole, check_positive
+from .._dtype import aligned_empty, precision_context
+from .._memory import require_memory
+
+Operator = TypeVar("Operator")
+Fill = Callable[[np.ndarray], Any]
+
+# A block is small beside an array for which this matters, and large beside a call.
+_BLOCK_BYTES = 2**26
+
+
+def filled_rows(measurements: int, shape: tuple[int, ...], fill: Fill, dtype: Any) -> Array:
+    """Allocate once, fill block by block, hand over to JAX: a device array (m, n), no copy.
+
+    ``fill`` gets consecutive blocks of shape ``(k, *shape)`` and writes into them.
+    """
+    check_positive(measurements=measurements, **{f"dimension {k}": d for k, d in enumerate(shape)})
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64; got {dtype!r}.")
+    whole = (as_whole(measurements), *map(as_whole, shape))
+    cure = "{rows} measurements would fit; float32 doubles that."
+    require_memory(whole, np.dtype(dtype).itemsize, "The measurement array", cure)
+    rows = aligned_empty(whole, dtype)
+    at_a_time = max(1, _BLOCK_BYTES * len(rows) // rows.nbytes)
+    for start in range(0, len(rows), at_a_time):
+        fill(rows[start : start + at_a_time])
+    flat = rows.reshape(len(rows), math.prod(whole[1:]))
+    with precision_context(flat):
+        return jax.device_put(flat)
+
+
+def assembled(kind: type[Operator], **fields: Any) -> Operator:
+    """An operator from its fields, past an initialiser that takes something else."""
+    operator = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(operator, name, value)
+    return operator

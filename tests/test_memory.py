@@ -1,0 +1,188 @@
+"""Large measurement arrays exist once, and what cannot fit is refused before it is allocated."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax import _memory
+from lemmax.experiments.instances import cp_sensing
+
+GIB = 2**30
+
+
+def system(folder, meminfo, membership="", files=()):
+    """A make-believe /proc and /sys/fs/cgroup."""
+    proc, groups = folder / "proc", folder / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(meminfo)
+    (proc / "self" / "cgroup").write_text(membership)
+    for name, text in dict(files).items():
+        path = groups / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return _memory.available_bytes(proc, groups)
+
+
+UNUSED = f"MemTotal: {64 * 2**20} kB\nMemAvailable: {16 * 2**20} kB\n"
+
+
+def test_unused_memory_counts_not_all_of_it(tmp_path):
+    assert system(tmp_path, UNUSED) == 16 * GIB
+
+
+def test_where_the_system_does_not_say_all_memory_counts(tmp_path):
+    assert system(tmp_path, "") == _memory.physical_bytes()
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        # Version 2: the limit may be a parent's; cached files give way.
+        (
+            "0::/user/job\n",
+            {
+                "user/job/memory.max": "max\n",
+                "user/job/memory.current": "1000\n",
+                "user/memory.max": str(8 * GIB),
+                "user/memory.current": str(5 * GIB),
+                "user/memory.stat": f"anon 7\ninactive_file {GIB}\n",
+            },
+            4 * GIB,
+        ),
+        # Version 1.
+        (
+            "5:cpu:/\n4:memory:/job\n0::/\n",
+            {
+                "memory/job/memory.limit_in_bytes": str(3 * GIB),
+                "memory/job/memory.usage_in_bytes": str(GIB),
+                "memory/memory.limit_in_bytes": str(2**63),
+                "memory/memory.usage_in_bytes": str(GIB),
+            },
+            2 * GIB,
+        ),
+        # A limit above what is unused.
+        ("0::/\n", {"memory.max": str(32 * GIB), "memory.current": "0"}, 16 * GIB),
+        # A container that sees only its own group, under the host's name for it.
+        (
+            "0::/host/name\n",
+            {"memory.max": str(6 * GIB), "memory.current": str(GIB)},
+            5 * GIB,
+        ),
+        # Used up.
+        ("0::/\n", {"memory.max": str(GIB), "memory.current": str(2 * GIB)}, 0),
+    ],
+)
+def test_a_lower_limit_of_the_control_group_counts(tmp_path, membership, files, expected):
+    assert system(tmp_path, UNUSED, membership, files) == expected
+
+
+def test_what_does_not_fit_now_is_refused_with_what_would(monkeypatch):
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 3 * GIB)
+    room = 3 * GIB - _memory._RESERVE
+    sentence = (
+        f"The measurement array of shape (7500, 50, 50, 50) needs 7,500,000,000 bytes (7.0 GiB), "
+        f"but there is room for {room:,} (2.8 GiB) now. "
+        f"{room // 10**6:,} measurements would fit; float32 doubles that."
+    )
+
+    def never(rows):
+        raise AssertionError("allocated")
+
+    with pytest.raises(MemoryError, match=re.escape(sentence)):
+        lm.operators.Dense.generate(7500, (50, 50, 50), never)
+    with pytest.raises(MemoryError, match=re.escape(sentence)):
+        cp_sensing(0, dims=(50, 50, 50), rank=5, measurements=7500)
+    with pytest.raises(MemoryError, match=r"needs 11,050,000,000 bytes"):
+        lm.operators.SymmetricDense.generate(62_500, 50, never, order=3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_generated_rows_are_those_written_in_order(dtype, monkeypatch):
+    monkeypatch.setattr("lemmax.operators._rows._BLOCK_BYTES", 1000)
+    expected = np.random.default_rng(0).standard_normal((23, 6, 10)).astype(dtype)
+    shapes, position = [], 0
+
+    def fill(rows):
+        nonlocal position
+        shapes.append(rows.shape)
+        rows[:] = expected[position : position + len(rows)].reshape(rows.shape)
+        position += len(rows)
+
+    dense = lm.operators.Dense.generate(23, (6, 10), fill, dtype)
+    assert len(shapes) > 5
+    assert shapes[0][1:] == (6, 10)
+    assert dense.matrix.dtype == dtype
+    np.testing.assert_array_equal(dense.matrix, expected.reshape(23, 60))
+    assert dense.point_shape == (6, 10)
+    expected, position = expected[:, :, 0], 0
+    packed = lm.operators.SymmetricDense.generate(23, 3, fill, dtype=dtype)
+    np.testing.assert_array_equal(packed.packed, expected)
+
+
+def test_what_cannot_be_generated_gets_a_sentence():
+    def fill(rows):
+        rows[:] = np.nan
+
+    for measurements, shape, dtype, sentence in [
+        (0, (3,), np.float64, "measurements must be a whole number"),
+        (2, (3, 0), np.float64, "dimension 1 must be a whole number"),
+        (2, (3,), np.float16, "dtype must be float32 or float64"),
+        (2, (3,), np.float64, "hold 6 entries that are NaN"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            lm.operators.Dense.generate(measurements, shape, fill, dtype)
+    with pytest.raises(ValueError, match="order must be a whole number"):
+        lm.operators.SymmetricDense.generate(2, 3, fill, order=0)
+
+
+ONCE = """
+import resource, sys
+import jax
+import lemmax as lm
+from lemmax.experiments.instances import cp_sensing, symmetric_cp_sensing
+
+symmetric, x64 = (word == "True" for word in sys.argv[1:])
+jax.config.update("jax_enable_x64", x64)
+
+def make(measurements):
+    if symmetric:
+        return symmetric_cp_sensing(0, dim=25, rank=2, measurements=measurements, outliers=0.1)
+    return cp_sensing(0, dims=(25, 25, 25), rank=2, measurements=measurements, outliers=0.1)
+
+def use(instance):
+    instance.problem.evaluate(instance.x0)
+    with jax.enable_x64(True):
+        value = jax.jit(lambda problem, x: problem.evaluate(x).value)
+        jax.block_until_ready(value(instance.problem, instance.x0))
+    lm.solve(instance.problem, lm.methods.lmm(), instance.x0, max_steps=3, tol=0.0)
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+use(make(10))  # so that what the compiler needs is there already
+before = resident()
+instance = make(34000 if symmetric else 6400)
+use(instance)
+operator = instance.problem.operator
+stored = operator.packed if symmetric else operator.matrix
+assert stored.dtype == "float64"
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(stored.nbytes, (peak - before) / stored.nbytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("symmetric", "x64"), [(False, True), (False, False), (True, True)])
+def test_a_large_measurement_array_exists_once(symmetric, x64):
+    done = subprocess.run(
+        [sys.executable, "-c", ONCE, str(symmetric), str(x64)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    stored, growth = map(float, done.stdout.split())
+    assert stored >= 790e6
+    assert growth < 1.25
