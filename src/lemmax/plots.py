@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import check_kind
 from .solve import Comparison, Result
+from .solve.compare import column_of
 
 _LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
+# Runs whose costs differ by more than this would not be seen side by side on a linear axis.
+_LOPSIDED = 20
 
 
 def convergence(
     results: Result | Mapping[str, Result] | Sequence[Result],
     metric: str | None = None,
     ax: Any = None,
+    title: str = "",
 ) -> Any:
     """Draw the value, or a metric, of one or several runs against the steps.
 
@@ -26,6 +31,8 @@ def convergence(
         A column of ``result.trace.metrics``; the objective value if not given.
     ax : matplotlib Axes, optional
         Where to draw; a new figure if not given.
+    title : str
+        A run does not know the names of its method and problem; here they can be told.
 
     Returns
     -------
@@ -38,7 +45,7 @@ def convergence(
     >>> import lemmax as lm
     >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(1), data=jnp.array([4.0]))
     >>> result = lm.solve(problem, lm.methods.lmm(), jnp.array([1.0]))
-    >>> lm.plots.convergence(result).get_yscale()
+    >>> lm.plots.convergence(result, title="LMM, target 0").get_yscale()
     'log'
     """
     if isinstance(results, Result):
@@ -48,13 +55,24 @@ def convergence(
         if isinstance(results, Mapping)
         else {str(k): result for k, result in enumerate(results)}
     )
-    ax = _figure((6, 4)).subplots() if ax is None else ax
-    _draw(ax, named, metric, lambda result: np.arange(len(result.trace.value)), "steps")
+    _require_runs(named)
+    own = ax is None
+    ax = _figure((6, 4)).subplots() if own else ax
+    _draw(ax, named, metric, _steps, "steps")
+    if title:
+        ax.set_title(title)
+    if len(named) > 1:
+        # Beside the curves; in somebody else's axes there may be no room for that.
+        ax.legend(**(_OUTSIDE if own else {}))
     return ax
 
 
-def compare(comparison: Comparison, metric: str | None = None) -> Any:
+def compare(comparison: Comparison, metric: str | None = None, title: str | None = None) -> Any:
     """Draw a comparison thrice: against steps, passes over the measurements, and seconds.
+
+    Single steps are not timed: the seconds of an iterate are the mean time of a step times the
+    number of steps, compilation apart. Where one run is much longer than another the axis is
+    logarithmic beyond its first part, which begins at 0.
 
     Parameters
     ----------
@@ -62,6 +80,8 @@ def compare(comparison: Comparison, metric: str | None = None) -> Any:
         From `lemmax.compare`.
     metric : str, optional
         A column of the traces' metrics; the objective value if not given.
+    title : str, optional
+        The problem's map and loss if not given.
 
     Returns
     -------
@@ -76,28 +96,40 @@ def compare(comparison: Comparison, metric: str | None = None) -> Any:
     >>> len(lm.plots.compare(comparison).axes)
     3
     """
-    figure = _figure((13, 4))
+    check_kind("The first argument of plots.compare", comparison, Comparison, "from lm.compare")
+    _require_runs(comparison.results)
+    figure = _figure((14, 4))
     axes = figure.subplots(1, 3, sharey=True)
     costs = (
-        ("steps", lambda result: np.arange(len(result.trace.value))),
+        ("steps", _steps),
         ("passes over the measurements", lambda result: result.trace.passes_to_reach),
-        ("seconds, compilation apart", _seconds),
+        ("mean seconds per step × steps", _seconds),
     )
     for ax, (label, cost) in zip(axes, costs, strict=True):
         _draw(ax, comparison.results, metric, cost, label)
-    # One legend and one axis label serve all three.
+    # One axis label and one legend serve all three.
     for ax in axes[1:]:
         ax.set_ylabel("")
-        if ax.get_legend() is not None:
-            ax.get_legend().remove()
-    axes[2].set_xscale("log")
+    axes[-1].legend(**_OUTSIDE)
+    figure.suptitle(comparison.problem if title is None else title)
     return figure
 
 
+_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+
+
+def _steps(result: Result) -> np.ndarray:
+    return np.arange(len(result.trace.value))
+
+
 def _seconds(result: Result) -> np.ndarray:
-    """When each iterate was reached: all steps of a method take the same time."""
-    rows = len(result.trace.value)
-    return np.arange(1, rows + 1) * result.seconds / rows
+    steps = _steps(result)
+    return steps * result.seconds / max(len(steps) - 1, 1)
+
+
+def _require_runs(results: Mapping[str, Result]) -> None:
+    if not results:
+        raise ValueError("There is nothing to draw: no method has run.")
 
 
 def _figure(size: tuple[float, float]) -> Any:
@@ -110,6 +142,15 @@ def _figure(size: tuple[float, float]) -> Any:
     return Figure(figsize=size, layout="constrained")
 
 
+def _colours(count: int) -> list[Any]:
+    """As many different ones as asked for."""
+    import matplotlib
+
+    if count <= 10:
+        return [f"C{k}" for k in range(count)]
+    return list(matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count)))
+
+
 def _draw(
     ax: Any,
     results: Mapping[str, Result],
@@ -118,20 +159,28 @@ def _draw(
     label: str,
 ) -> None:
     # Methods that agree draw over each other; different dashes keep both visible.
-    for (name, result), style in zip(results.items(), itertools.cycle(_LINE_STYLES), strict=False):
-        known = result.trace.metrics
-        if metric is not None and metric not in known:
-            raise KeyError(f"No metric called {metric!r} in the trace; there are {sorted(known)}.")
-        column = np.asarray(result.trace.value if metric is None else known[metric])
+    looks = zip(_colours(len(results)), itertools.cycle(_LINE_STYLES), strict=False)
+    costs = {}
+    for (name, result), (colour, style) in zip(results.items(), looks, strict=False):
+        column = column_of(result, metric)
         if column.ndim != 1:
             raise ValueError(
                 "This is a batch of runs. Draw one of them: "
                 "jax.tree.map(lambda leaf: leaf[i], result)."
             )
+        costs[name] = cost(result)
         shown = np.where(np.isfinite(column) & (column > 0), column, np.nan)
-        ax.semilogy(cost(result), shown, label=name, linewidth=2, linestyle=style)
+        look = {"linewidth": 2, "linestyle": style, "color": colour}
+        ax.semilogy(costs[name], shown, label=name, **look)
+    _show_short_runs(ax, list(costs.values()))
     ax.set_xlabel(label)
     ax.set_ylabel("objective value" if metric is None else metric)
     ax.grid(True, which="major", alpha=0.3)
-    if len(results) > 1:
-        ax.legend()
+
+
+def _show_short_runs(ax: Any, costs: list[np.ndarray]) -> None:
+    """Compress the long end of the axis if a long run would squeeze a short one to the edge."""
+    ends = [cost[-1] for cost in costs if cost[-1] > 0]
+    if ends and max(ends) > _LOPSIDED * min(ends):
+        ax.set_xscale("symlog", linthresh=min(ends))
+        ax.set_xlim(0, 1.1 * max(ends))

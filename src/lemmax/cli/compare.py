@@ -5,11 +5,12 @@ import pathlib
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 import lemmax as lm
-from lemmax.experiments.instances import Instance, low_rank_sensing, psd_sensing
+from lemmax.experiments.instances import matrix_sensing
 
 from ._files import make_folder, save
 
@@ -29,6 +30,19 @@ METHODS = {
     "super-polyak": lm.methods.super_polyak,
 }
 _ERROR = "relative error"
+_SHORT = {
+    "TARGET_REACHED": "reached",
+    "CONVERGED": "converged",
+    "STEP_LIMIT": "limit",
+    "STAGNATED": "stalled",
+    "PRECISION_FLOOR": "floor",
+    "DIVERGED": "diverged",
+    "NON_FINITE": "NaN",
+    "LINEAR_SOLVE_FAILED": "failed",
+    "INTERRUPTED": "stopped",
+}
+# What a shell reports for a program that Ctrl-C ended.
+_INTERRUPTED = 130
 
 
 class Kind(enum.StrEnum):
@@ -63,17 +77,21 @@ def compare(
 ) -> None:
     """Run methods side by side on a sensing problem: a table and a picture."""
     console = Console()
-    chosen = [name.strip() for name in methods.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown or not chosen:
-        console.print(f"No method called {', '.join(unknown) or '(nothing)'}. There are:")
-        console.print(", ".join(METHODS))
-        raise typer.Exit(2)
-    if not true_rank <= min(rank, dim):
-        console.print("The true rank must be at most the fitted rank and the dimension.")
-        raise typer.Exit(2)
+    chosen = _chosen(console, methods)
+    try:
+        instance = matrix_sensing(
+            kind is Kind.psd,
+            seed,
+            dim=dim,
+            rank=rank,
+            true_rank=true_rank,
+            condition=condition,
+            loss=lm.losses.L1() if loss is Loss.l1 else lm.losses.SquaredL2(),
+        )
+    except (ValueError, MemoryError) as error:
+        console.print(str(error))
+        raise typer.Exit(2) from None
     make_folder(console, out)
-    instance = _instance(kind, loss, seed, dim, rank, true_rank, condition)
     with console.status("running"):
         comparison = lm.compare(
             instance.problem,
@@ -84,43 +102,52 @@ def compare(
             tol=1e-12 if loss is Loss.l1 else 1e-24,
             metrics={_ERROR: instance.error},
         )
-    console.print(_table(comparison))
+    if comparison.results:
+        console.print(_table(comparison))
     for name, sentence in comparison.refused.items():
         console.print(f"{name} was left out. {sentence}")
+    if comparison.interrupted:
+        waiting = ", ".join(comparison.not_run)
+        console.print("Interrupted." + (f" Not run: {waiting}." if waiting else ""))
+        raise typer.Exit(_INTERRUPTED)
+    if not comparison.results:
+        console.print("Every method refused this problem: nothing to compare.")
+        raise typer.Exit(2)
     path = out / "compare.png"
     figure = lm.plots.compare(comparison, _ERROR)
     save(path, lambda partial: figure.savefig(partial, dpi=150))
     console.print(f"Picture: {path}")
 
 
-def _instance(
-    kind: Kind, loss: Loss, seed: int, dim: int, rank: int, true_rank: int, condition: float
-) -> Instance:
-    chosen = lm.losses.L1() if loss is Loss.l1 else lm.losses.SquaredL2()
-    if kind is Kind.psd:
-        return psd_sensing(
-            seed,
-            dim=dim,
-            rank=rank,
-            true_rank=true_rank,
-            measurements=2 * dim * rank,
-            condition=condition,
-            loss=chosen,
-        )
-    return low_rank_sensing(
-        seed,
-        shape=(dim, dim),
-        rank=rank,
-        true_rank=true_rank,
-        measurements=4 * dim * rank,
-        condition=condition,
-        loss=chosen,
-    )
+def _chosen(console: Console, methods: str) -> list[str]:
+    """The names in a list separated by commas, or a sentence and exit code 2."""
+    chosen = [name.strip().lower() for name in methods.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in METHODS]
+    if unknown or not chosen:
+        console.print(f"No method called {', '.join(unknown) or '(nothing)'}. There are:")
+        console.print(", ".join(METHODS))
+        raise typer.Exit(2)
+    repeated = sorted({name for name in chosen if chosen.count(name) > 1})
+    if repeated:
+        console.print(f"Named more than once: {', '.join(repeated)}.")
+        raise typer.Exit(2)
+    return chosen
 
 
 def _table(comparison: lm.Comparison) -> Table:
-    table = Table(title="Relative error, and what it took to get to 1e-10", title_justify="left")
+    # Eight columns fit into 80 characters only without a frame.
+    table = Table(
+        title="Relative error, and what it took to get to 1e-10",
+        title_justify="left",
+        caption="seconds: mean of a step × steps, compilation apart",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("method", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
     for column in ("best", "last", "steps", "passes", "seconds", "compile"):
         table.add_column(column, justify="right")
 
@@ -130,6 +157,7 @@ def _table(comparison: lm.Comparison) -> Table:
     for row in comparison.table(_ERROR):
         table.add_row(
             row["method"],
+            _SHORT[row["status"]],
             f"{row['best']:.1e}",
             f"{row['last']:.1e}",
             cell(row["steps_to_accuracy"], "d"),

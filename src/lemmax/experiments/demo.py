@@ -42,7 +42,8 @@ def rank_loss(seed: int) -> Contest:
         title="The same, next to rank loss",
         remark=(
             "The start's superfluous singular value is scaled by 1e-8: almost exactly "
-            "parameterised, which is easy for the subgradient method and fatal to Gauss-Newton."
+            "parameterised, which is easy for the subgradient method; Gauss-Newton jumps far away "
+            "before it comes back."
         ),
         instance=psd_factorisation(seed, dim=50, rank=3, redundant_scale=1e-8),
         methods=_exact_methods(),

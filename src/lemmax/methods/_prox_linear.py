@@ -1,7 +1,8 @@
 """The prox-linear method: few passes over the data, a convex problem in each step."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,13 +10,32 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int
 
+from .._checks import check_positive
 from .._linalg import thin_svd
+from .._memory import require_memory
 from .._typing import Parameters, RealLike, RealScalar
 from ..losses import AbstractLoss
-from ..points import DensePoint
+from ..points import AbstractPoint, DensePoint
 from ..problem import Composite, Evaluation
 from ._base import AbstractMethod, Move
-from .scope import Scope
+from ._numbers import check_dampings, check_sizes, check_target
+from .scope import SCOPES, Scope
+
+# The linearisation is taken to be no better than this times |D| / |x|, relative to the decrease.
+_LEAST_CURVATURE = 10.0
+
+
+class Promise(NamedTuple):
+    """What the last step was to bring, to be compared with what it brought."""
+
+    start: RealScalar
+    """The value the run began with; infinite before that."""
+    value: RealScalar
+    """The value of the linearised model at the newest point."""
+    decrease: RealScalar
+    """How far that is below the value before."""
+    relative: RealScalar
+    """Length of the step relative to x."""
 
 
 class ProxLinear(AbstractMethod):
@@ -25,19 +45,21 @@ class ProxLinear(AbstractMethod):
     measured Jacobian: what the operator makes of J. B is formed in one pass over the
     measurements (a matrix-matrix product), so the number of parameters must allow a matrix of
     observations x parameters. The convex problem is solved by ADMM with a single
-    factorisation, for any loss with a prox, to an accuracy tied to the progress it promises.
+    factorisation, for any loss with a prox, to the accuracy of the linearisation.
 
-    Close to a sharp solution at the exact rank the error squares with every step.
+    Close to a sharp solution at the exact rank the error squares with every step. Where the model
+    promises no decrease beyond rounding errors, x stays where it is, which ends the run.
 
     Parameters
     ----------
-    target : float, optional
+    known_target : float, optional
         The minimum of the objective, for the stopping test.
     proximal : float
         Weight of the proximal term, times the value: it vanishes at a solution with value 0.
     inner_tol : float
-        The loosest relative accuracy asked of ADMM. The linearisation itself is accurate to about
-        ``|D| / |x|``; so much is asked, and not more, as soon as it is less than this.
+        The loosest relative accuracy asked of ADMM. The linearisation itself is accurate to a
+        multiple of ``|D| / |x|``, measured at the step before; so much is asked, and not more, as
+        soon as it is less than this.
     inner_steps : int
         Most iterations of ADMM in one step.
     """
@@ -47,6 +69,12 @@ class ProxLinear(AbstractMethod):
     inner_tol: RealLike = 1e-2
     inner_steps: int = eqx.field(static=True, default=3000)
 
+    def __check_init__(self):
+        check_target(self.known_target)
+        check_dampings(proximal=self.proximal)
+        check_sizes(inner_tol=self.inner_tol)
+        check_positive(inner_steps=self.inner_steps)
+
     @property
     def target(self) -> RealLike | None:
         """As given."""
@@ -55,36 +83,77 @@ class ProxLinear(AbstractMethod):
     @property
     def scope(self) -> Scope:
         """Any problem small enough for B."""
-        return Scope("prox_linear")
+        return SCOPES["prox_linear"]
 
-    def init(self, problem: Composite, x0: Parameters) -> None:
-        """Nothing is remembered."""
+    def init(self, problem: Composite, x0: Parameters) -> Promise:
+        """Nothing is promised yet, except that B fits into the memory."""
+        residual = jax.eval_shape(lambda x: observed_residual(problem, problem.evaluate(x)), x0)
+        parameters = sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x0))
+        require_memory(
+            (residual.size, parameters),
+            residual.dtype.itemsize,
+            "prox_linear forms the measured Jacobian, observations x parameters: an array",
+            "Use lmm, which never forms it.",
+        )
+        unknown = jnp.full((), jnp.inf, residual.dtype)
+        return Promise(unknown, unknown, unknown, unknown)
 
-    def step(self, problem: Composite, evaluation: Evaluation, state: None) -> tuple[Move, None]:
+    def step(
+        self, problem: Composite, evaluation: Evaluation, state: Promise
+    ) -> tuple[Move, Promise]:
         """Form B, solve for D, move by it."""
+        value = evaluation.value
+        start = jnp.where(jnp.isinf(state.start), value, state.start)
         flat, unravel = ravel_pytree(evaluation.x)
         matrix = measured_jacobian(problem, evaluation.x)
-        residual = jnp.ravel(evaluation.residual)
-        shape = evaluation.residual.shape
-        weight = self.proximal * evaluation.value
+        residual = observed_residual(problem, evaluation)
+        shape, residual = residual.shape, jnp.ravel(residual)
+        weight = self.proximal * value
         size = jnp.linalg.norm(flat)
+        eps = jnp.finfo(flat.dtype).eps
+        curvature = _curvature(state, value)
 
         def accuracy(change: Array) -> RealScalar:
-            floor = 10 * jnp.finfo(flat.dtype).eps
-            return jnp.clip(jnp.linalg.norm(change) / size, floor, self.inner_tol)
+            relative = curvature * jnp.linalg.norm(change) / size
+            return jnp.clip(relative, 10 * eps, self.inner_tol)
 
+        _, rounding = problem.value_scales(evaluation.x)
+        rounding = rounding / 8  # a generous estimate to stop at, but not one to aim at
         change, count = linearised_step(
-            problem.loss, matrix, residual, shape, weight, accuracy, self.inner_steps
+            problem.loss, matrix, residual, shape, weight, accuracy, self.inner_steps, rounding
         )
+        model = problem.loss.value((residual + matrix @ change).reshape(shape))
+        decrease = value - model
+        settled = (count < self.inner_steps) & (decrease <= 100 * eps * start)
+        change = jnp.where(settled, 0, change)
         move = Move(
             x=unravel(flat + change),
-            length=jnp.ones_like(evaluation.value),
-            damping=jnp.asarray(weight, evaluation.value.dtype),
+            length=jnp.ones_like(value),
+            damping=jnp.asarray(weight, value.dtype),
             iterations=count,
             failed=~jnp.all(jnp.isfinite(change)),
             extra_passes=jnp.ones((), jnp.int32),
         )
-        return move, None
+        return move, Promise(start, model, decrease, jnp.linalg.norm(change) / size)
+
+
+def _curvature(promise: Promise, value: RealScalar) -> RealScalar:
+    """By how much the last linearisation was wrong, relative to the decrease and ``|D| / |x|``.
+
+    Over-parameterised, that is large: the superfluous columns of X are small, and D is not small
+    beside them.
+    """
+    expected = promise.decrease * promise.relative
+    known = jnp.isfinite(expected) & (expected > 0)
+    measured = jnp.where(known, (value - promise.value) / jnp.where(known, expected, 1), 0)
+    return jnp.clip(measured, _LEAST_CURVATURE, 1 / jnp.finfo(value.dtype).eps)
+
+
+def observed_residual(problem: Composite, evaluation: Evaluation) -> Array:
+    """The residual in the coordinates of the observations, also where it has others of its own."""
+    if isinstance(problem.data, AbstractPoint):
+        return problem.operator.measure(evaluation.point) - problem.data.dense()
+    return evaluation.residual
 
 
 def measured_jacobian(problem: Composite, x: Parameters) -> Array:
@@ -109,16 +178,17 @@ def linearised_step(
     weight: RealLike,
     accuracy: Callable[[Array], RealScalar],
     max_steps: int,
+    rounding: RealLike = 0.0,
 ) -> tuple[Array, Int[Array, ""]]:
     """Minimise ``loss(residual + matrix D) + weight / 2 |D|^2`` over D by ADMM.
 
-    ``accuracy(D)`` is the relative accuracy to reach. The split is ``w = residual + matrix D``. The
-    penalty adapts so that both residuals of the method fall together; one SVD serves them all.
+    ``accuracy(D)`` is the relative accuracy to reach; values up to ``rounding`` are as good as 0.
+    The split is ``w = residual + matrix D``. The penalty adapts so that both residuals of the
+    method fall together; one SVD serves them all.
     """
-    # Directions that no measurement sees (rotations of X, say) have s = 0 and are left alone.
     left, s, right = thin_svd(matrix)
+    eps = jnp.finfo(residual.dtype).eps
     size = jnp.max(jnp.abs(residual))
-    rounding = 100 * jnp.finfo(residual.dtype).eps
 
     def prox(w: Array, step: RealScalar) -> Array:
         return jnp.ravel(loss.prox(w.reshape(shape), step))
@@ -130,7 +200,8 @@ def linearised_step(
 
     def step(state: Any) -> Any:
         count, change, w, dual, penalty, _ = state
-        # D: ridge regression of w - residual - dual on the columns of the matrix.
+        # D: ridge regression of w - residual - dual on the columns of the matrix. Directions that
+        # no measurement sees (rotations of X, say) have s = 0 and are left alone.
         coordinates = s * (left.T @ (w - residual - dual))
         change = right.T @ jnp.where(s > 0, coordinates / (s**2 + weight / penalty), 0)
         image = residual + matrix @ change
@@ -140,20 +211,26 @@ def linearised_step(
         primal = jnp.linalg.norm(image - new_w)
         drift = penalty * jnp.linalg.norm(left.T @ (new_w - w))
         scale = jnp.linalg.norm(image - residual)
-        decrease = jnp.maximum(start_value - value(image), 0)
+        model = value(image)
+        decrease = jnp.maximum(start_value - model, 0)
         tol = accuracy(change)
-        close = (primal <= tol * scale) & (drift * scale <= tol * decrease)
-        done = close | (primal <= rounding * size)
+        # A decrease cannot be told more exactly than the values it is the difference of.
+        certain = jnp.maximum(tol * decrease, 10 * eps * start_value)
+        close = (primal <= tol * scale) & (drift * scale <= certain)
+        done = close | (primal <= 100 * eps * size) | (model <= rounding)
         # Balance the two residuals, seldom, so that the method settles between changes.
-        lopsided = primal * penalty * jnp.sqrt(residual.size) / jnp.maximum(drift, rounding)
-        change_now = (count % 40 == 39) & (count < max_steps // 2)
+        lopsided = primal * decrease / jnp.maximum(drift * scale**2, jnp.finfo(residual.dtype).tiny)
+        change_now = (count % 20 == 19) & (count < max_steps // 2)
         factor = jnp.where(lopsided > 10, 2.0, jnp.where(lopsided < 0.1, 0.5, 1.0))
         factor = jnp.where(change_now, factor, 1.0).astype(residual.dtype)
         return count + 1, change, new_w, dual / factor, penalty * factor, ~done
 
-    # At this penalty the prox moves an entry by about the size of the residual.
-    slope = jnp.linalg.norm(jnp.ravel(loss.subgradient(residual.reshape(shape))))
-    typical = jnp.linalg.norm(residual)
+    # At this penalty the prox moves an entry by about the size of most residuals. Not of their
+    # mean: a few gross errors would make the penalty smaller by orders of magnitude.
+    slopes = jnp.ravel(loss.subgradient(residual.reshape(shape)))
+    slope = jnp.linalg.norm(slopes) / residual.size**0.5
+    typical = jnp.median(jnp.abs(residual))
+    typical = jnp.where(typical > 0, typical, size)
     penalty = jnp.where(typical > 0, slope / jnp.where(typical > 0, typical, 1), 1)
     change = jnp.zeros(matrix.shape[1], matrix.dtype)
     begin = (

@@ -8,10 +8,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int
 
+from .._checks import check_positive
+from .._memory import require_memory
 from .._typing import Parameters, RealLike, RealScalar
 from ..problem import Composite, Evaluation
 from ._base import PASSES_OF_AN_EVALUATION, AbstractMethod, Move
-from .scope import Scope
+from ._numbers import check_finite, check_sizes
+from .scope import SCOPES, Scope
 
 
 class Bundle(NamedTuple):
@@ -45,7 +48,7 @@ class SuperPolyak(AbstractMethod):
         The minimum of the objective, which must be known.
     bundle_size : int
         Most subgradients in a bundle; each takes two passes over the measurements. About the
-        number of parameters is needed for superlinear steps.
+        number of parameters is needed for superlinear steps, and no more than that are taken.
     enough : float
         A bundle ends as soon as the gap has fallen by this factor.
     """
@@ -54,6 +57,11 @@ class SuperPolyak(AbstractMethod):
     bundle_size: int = eqx.field(static=True, default=200)
     enough: RealLike = 1e-3
 
+    def __check_init__(self):
+        check_finite(target=self.known_target)
+        check_positive(bundle_size=self.bundle_size)
+        check_sizes(enough=self.enough)
+
     @property
     def target(self) -> RealLike:
         """As given."""
@@ -61,11 +69,18 @@ class SuperPolyak(AbstractMethod):
 
     @property
     def scope(self) -> Scope:
-        """Any map; the loss should be sharp."""
-        return Scope("super_polyak")
+        """Any map; the loss is sharp."""
+        return SCOPES["super_polyak"]
 
     def init(self, problem: Composite, x0: Parameters) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """Polyak steps still to take before the next bundle, and how many it will be next time."""
+        parameters = ravel_pytree(x0)[0]
+        require_memory(
+            (min(self.bundle_size, parameters.size), parameters.size),
+            parameters.dtype.itemsize,
+            "super_polyak keeps its bundle of subgradients: an array",
+            "Use a bundle_size of at most {rows}, or lmm.",
+        )
         return jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32)
 
     def step(

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._typing import RealLike
-from ..maps import LowRank
 from ..problem import Composite, Evaluation
 from ._base import PASSES_OF_AN_EVALUATION, AbstractMethod, Move
+from ._numbers import check_sizes, check_target
 from .scope import Scope
 
 Factors = tuple[Array, Array]
@@ -32,6 +32,10 @@ class Alternating(AbstractMethod):
     size: RealLike
     known_target: RealLike | None
     covers: Scope = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_sizes(size=self.size)
+        check_target(self.known_target)
 
     @property
     def target(self) -> RealLike | None:
@@ -63,8 +67,3 @@ class Alternating(AbstractMethod):
             extra_passes=jnp.asarray(PASSES_OF_AN_EVALUATION, jnp.int32),
         )
         return move, None
-
-
-def alternating_scope(name: str) -> Scope:
-    """Asymmetric matrices and smooth losses."""
-    return Scope(name, (LowRank,), quadratic_only=True)

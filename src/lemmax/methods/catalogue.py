@@ -4,6 +4,7 @@ from .._typing import RealLike
 from ._preconditioned import PreconditionedSubgradient
 from .damping import AbstractDampingRule, NoDamping, SuitedToLoss
 from .preconditioners import Damped, Unpreconditioned
+from .scope import SCOPES
 from .steps import AbstractStepRule, Polyak
 
 
@@ -36,6 +37,7 @@ def lmm(
         Damped(),
         SuitedToLoss() if damping is None else damping,
         Polyak() if step is None else step,
+        SCOPES["lmm"],
     )
 
 
@@ -43,7 +45,7 @@ def gauss_newton(step: AbstractStepRule | None = None) -> PreconditionedSubgradi
     """Gauss-Newton subgradient method (Davis and Jiang): no damping.
 
     It needs a map whose Jacobian has constant rank near the solution. Over-parameterised maps
-    do not: there its steps can be arbitrarily long.
+    do not: there a step can be arbitrarily long, and the run often has to come back from far away.
 
     Parameters
     ----------
@@ -59,7 +61,8 @@ def gauss_newton(step: AbstractStepRule | None = None) -> PreconditionedSubgradi
     >>> import lemmax as lm
     >>> method = lm.methods.gauss_newton()
     """
-    return PreconditionedSubgradient(Damped(), NoDamping(), Polyak() if step is None else step)
+    rule = Polyak() if step is None else step
+    return PreconditionedSubgradient(Damped(), NoDamping(), rule, SCOPES["gauss_newton"])
 
 
 def polyak_subgradient(target: RealLike = 0.0, scale: RealLike = 1.0) -> PreconditionedSubgradient:
@@ -104,4 +107,4 @@ def subgradient(step: AbstractStepRule) -> PreconditionedSubgradient:
     >>> import lemmax as lm
     >>> method = lm.methods.subgradient(lm.steps.Geometric(1e-2, 0.97))
     """
-    return PreconditionedSubgradient(Unpreconditioned(), NoDamping(), step)
+    return PreconditionedSubgradient(Unpreconditioned(), NoDamping(), step, SCOPES["subgradient"])

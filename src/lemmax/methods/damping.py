@@ -10,6 +10,7 @@ from jaxtyping import Array, Int
 from .._checks import check_real
 from .._typing import RealLike, RealScalar
 from ..losses import AbstractLoss
+from ._numbers import check_dampings
 
 
 class AbstractDampingRule(eqx.Module):
@@ -41,7 +42,7 @@ class ProportionalToGap(AbstractDampingRule):
     needs_gap: ClassVar[bool] = True
 
     def __check_init__(self):
-        check_real(0, factor=self.factor)
+        check_dampings(factor=self.factor)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the gap."""
@@ -66,7 +67,7 @@ class ProportionalToRootGap(AbstractDampingRule):
     needs_gap: ClassVar[bool] = True
 
     def __check_init__(self):
-        check_real(0, factor=self.factor)
+        check_dampings(factor=self.factor)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """Follow the root of the gap."""
@@ -111,7 +112,7 @@ class Geometric(AbstractDampingRule):
     needs_gap: ClassVar[bool] = False
 
     def __check_init__(self):
-        check_real(0, initial=self.initial)
+        check_dampings(initial=self.initial)
         check_real(0, 1, decay=self.decay, open_low=True)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
@@ -125,7 +126,7 @@ class Fixed(AbstractDampingRule):
     Parameters
     ----------
     size : float
-        The damping. It sets a floor: the error stops shrinking near it.
+        The damping. With a superfluous rank the error slows down, or stops, near it.
 
     Examples
     --------
@@ -137,7 +138,7 @@ class Fixed(AbstractDampingRule):
     needs_gap: ClassVar[bool] = False
 
     def __check_init__(self):
-        check_real(0, size=self.size)
+        check_dampings(size=self.size)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
         """The constant."""

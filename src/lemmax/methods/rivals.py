@@ -5,15 +5,15 @@ The scaled methods are LMM with J'J replaced by its block diagonal: ``2 X'X`` fo
 """
 
 from .._typing import RealLike
-from ..maps import PSD, LowRank
 from ._base import AbstractMethod
+from ._numbers import check_dampings, check_sizes
 from ._preconditioned import PreconditionedSubgradient
 from ._prox_linear import ProxLinear
 from ._super_polyak import SuperPolyak
-from .alternating import Alternating, alternating_scope
+from .alternating import Alternating
 from .damping import Fixed, NoDamping, ProportionalToRootGap
 from .preconditioners import DampedBlocks
-from .scope import Scope
+from .scope import SCOPES
 from .steps import AbstractStepRule, Constant, Polyak
 from .wrappers import Rebalanced, RestartedPolyak
 
@@ -36,8 +36,9 @@ def scaled_gd(size: RealLike = 0.5, target: RealLike = 0.0) -> PreconditionedSub
     >>> import lemmax as lm
     >>> method = lm.methods.scaled_gd()
     """
-    scope = Scope("ScaledGD", (PSD, LowRank), True, "scaled_subgradient or lmm")
-    return PreconditionedSubgradient(DampedBlocks(), NoDamping(), Constant(size, target), scope)
+    check_sizes(size=size)
+    rule = Constant(size, target)
+    return PreconditionedSubgradient(DampedBlocks(), NoDamping(), rule, SCOPES["scaled_gd"])
 
 
 def scaled_gd_damped(
@@ -46,7 +47,7 @@ def scaled_gd_damped(
     """ScaledGD(λ) (Xu, Shen, Chi and Ma): constant damping, constant step.
 
     Made for `PSD`; its use on `LowRank` is the extension in the LMM paper's experiments. When
-    over-parameterised the error levels off at a multiple of the damping.
+    over-parameterised it slows down as soon as the error is as small as the damping.
 
     Parameters
     ----------
@@ -62,8 +63,9 @@ def scaled_gd_damped(
     >>> import lemmax as lm
     >>> method = lm.methods.scaled_gd_damped(1e-8)
     """
-    scope = Scope("ScaledGD(λ)", (PSD, LowRank), True, "scaled_subgradient, opsa or lmm")
-    rule = Constant(size, target)
+    check_dampings(damping=damping)
+    check_sizes(size=size)
+    rule, scope = Constant(size, target), SCOPES["scaled_gd_damped"]
     return PreconditionedSubgradient(DampedBlocks(), Fixed(damping), rule, scope)
 
 
@@ -86,9 +88,9 @@ def prec_gd(
     >>> import lemmax as lm
     >>> method = lm.methods.prec_gd()
     """
-    scope = Scope("PrecGD", (PSD,), True, "prec_gd_asymmetric (for LowRank) or lmm")
-    rule = ProportionalToRootGap(factor)
-    return PreconditionedSubgradient(DampedBlocks(), rule, Constant(size, target), scope)
+    check_sizes(size=size)
+    damping, step = ProportionalToRootGap(factor), Constant(size, target)
+    return PreconditionedSubgradient(DampedBlocks(), damping, step, SCOPES["prec_gd"])
 
 
 def prec_gd_asymmetric(
@@ -112,9 +114,9 @@ def prec_gd_asymmetric(
     >>> import lemmax as lm
     >>> method = lm.methods.prec_gd_asymmetric()
     """
-    scope = Scope("Asymmetric PrecGD", (LowRank,), True, "prec_gd (for PSD) or lmm")
-    rule = ProportionalToRootGap(factor)
-    return PreconditionedSubgradient(DampedBlocks(), rule, Constant(size, target), scope)
+    check_sizes(size=size)
+    damping, step = ProportionalToRootGap(factor), Constant(size, target)
+    return PreconditionedSubgradient(DampedBlocks(), damping, step, SCOPES["prec_gd_asymmetric"])
 
 
 def scaled_subgradient(step: AbstractStepRule | None = None) -> PreconditionedSubgradient:
@@ -130,8 +132,8 @@ def scaled_subgradient(step: AbstractStepRule | None = None) -> PreconditionedSu
     >>> import lemmax as lm
     >>> method = lm.methods.scaled_subgradient()
     """
-    scope = Scope("ScaledSM", (PSD, LowRank))
     rule = Polyak() if step is None else step
+    scope = SCOPES["scaled_subgradient"]
     return PreconditionedSubgradient(DampedBlocks(), NoDamping(), rule, scope)
 
 
@@ -159,9 +161,9 @@ def opsa(
     >>> authors = lm.methods.opsa(2.0)
     >>> variant = lm.methods.rebalanced(lm.methods.opsa(1e-8))
     """
-    scope = Scope("OPSA", (LowRank,))
+    check_dampings(damping=damping)
     rule = Polyak() if step is None else step
-    return PreconditionedSubgradient(DampedBlocks(), Fixed(damping), rule, scope)
+    return PreconditionedSubgradient(DampedBlocks(), Fixed(damping), rule, SCOPES["opsa"])
 
 
 def rebalanced(method: AbstractMethod) -> Rebalanced:
@@ -197,7 +199,7 @@ def apgd(size: RealLike = 0.5, target: RealLike = 0.0) -> Alternating:
     >>> import lemmax as lm
     >>> method = lm.methods.apgd()
     """
-    return Alternating(size, target, alternating_scope("APGD"))
+    return Alternating(size, target, SCOPES["apgd"])
 
 
 def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Alternating:
@@ -217,19 +219,21 @@ def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Al
     >>> import lemmax as lm
     >>> method = lm.methods.approximate_gauss_newton()
     """
-    return Alternating(size, target, alternating_scope("Approximated Gauss-Newton"))
+    return Alternating(size, target, SCOPES["approximate_gauss_newton"])
 
 
 def prox_linear(target: RealLike | None = None) -> ProxLinear:
     """Prox-linear method: the loss of the linearised residual, minimised in every step.
 
     Three passes over the measurements a step, and few steps: at the exact rank the error squares.
-    The cost is a matrix of observations x parameters, so it is for small models.
+    The cost is a matrix of observations x parameters and its SVD in every step, so it is for small
+    models; one that does not fit is refused with a MemoryError.
 
     Parameters
     ----------
     target : float, optional
-        The minimum of the objective, for the stopping test alone; not needed.
+        The minimum of the objective, for the stopping test alone. Without it the run ends where the
+        linearised model promises no further decrease.
 
     Examples
     --------
@@ -247,7 +251,8 @@ def super_polyak(target: RealLike = 0.0, bundle_size: int = 200) -> SuperPolyak:
     target : float
         The minimum of the objective.
     bundle_size : int
-        Most subgradients in a bundle; each takes two passes over the measurements.
+        Most subgradients in a bundle; each takes two passes over the measurements. No more than
+        there are parameters are taken.
 
     Examples
     --------
@@ -258,9 +263,9 @@ def super_polyak(target: RealLike = 0.0, bundle_size: int = 200) -> SuperPolyak:
 
 
 def restarted(
-    method: PreconditionedSubgradient, lower_bound: RealLike = 0.0, stage_steps: int = 50
+    method: PreconditionedSubgradient, lower_bound: RealLike = 0.0, stage_steps: int = 20
 ) -> RestartedPolyak:
-    """A method with Polyak steps, when the minimum is unknown: the target is guessed, and raised.
+    """A method with Polyak steps, when the minimum is unknown: the target is guessed.
 
     Parameters
     ----------
@@ -269,7 +274,7 @@ def restarted(
     lower_bound : float
         A number the objective cannot fall below.
     stage_steps : int
-        Steps between two guesses.
+        Steps after which a guess that was not approached is given up; at least 2.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from jaxtyping import Array, Int
 from .._checks import check_real
 from .._typing import RealLike, RealScalar
 from ..maps import Projections
+from ._numbers import check_finite, check_sizes, check_target
 
 
 class AbstractStepRule(eqx.Module):
@@ -65,8 +66,8 @@ class Polyak(AbstractStepRule):
     denominator: Callable[[Projections], RealScalar] = eqx.field(static=True, default=damped_norm)
 
     def __check_init__(self):
-        check_real(0, scale=self.scale, open_low=True)
-        check_real(-float("inf"), target=self.target)
+        check_sizes(scale=self.scale)
+        check_finite(target=self.target)
 
     @property
     def known_target(self) -> RealLike:
@@ -106,7 +107,7 @@ class Geometric(AbstractStepRule):
     decay: RealLike
 
     def __check_init__(self):
-        check_real(0, initial=self.initial, open_low=True)
+        check_sizes(initial=self.initial)
         check_real(0, 1, decay=self.decay, open_low=True)
 
     @property
@@ -130,21 +131,33 @@ class NormalisedGeometric(AbstractStepRule):
     Parameters
     ----------
     initial : float
-        Length of the first step, in the units of the error.
+        Length of the first step, measured as a change of ``F(x)``: the steps add up to ``initial /
+        (1 - decay)``, which must exceed the distance of the first ``F(x)`` from the solution. Half
+        of that never arrives; too much costs no more than the steps until the schedule has come
+        down. So take ``5 * (1 - decay)`` times a guess of the distance.
     decay : float
         Between 0 and 1.
 
     Examples
     --------
+    A tenth of the data is wrong; the start is off by a hundredth of a matrix of norm 1.4.
+
     >>> import lemmax as lm
-    >>> method = lm.methods.scaled_subgradient(lm.steps.NormalisedGeometric(0.1, 0.95))
+    >>> from lemmax.experiments.instances import low_rank_sensing
+    >>> instance = low_rank_sensing(
+    ...     0, shape=(8, 8), rank=2, measurements=300, outliers=0.1, start_error=0.01)
+    >>> rule = lm.steps.NormalisedGeometric(5 * (1 - 0.9) * 0.014, 0.9)
+    >>> result = lm.solve(instance.problem, lm.methods.scaled_subgradient(rule), instance.x0)
+    >>> error = result.point.distance(instance.truth) / instance.truth.norm()
+    >>> bool(error < 1e-6)
+    True
     """
 
     initial: RealLike
     decay: RealLike
 
     def __check_init__(self):
-        check_real(0, initial=self.initial, open_low=True)
+        check_sizes(initial=self.initial)
         check_real(0, 1, decay=self.decay, open_low=True)
 
     @property
@@ -180,6 +193,10 @@ class Constant(AbstractStepRule):
 
     size: RealLike
     target: RealLike | None = None
+
+    def __check_init__(self):
+        check_finite(size=self.size)
+        check_target(self.target)
 
     @property
     def known_target(self) -> RealLike | None:

@@ -1,25 +1,33 @@
 """Several methods on the same problem, from the same start, in the same loop."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 
+from .._checks import check_kind, describe
 from .._typing import Parameters
 from ..methods import AbstractMethod
 from ..problem import Composite
-from ..status import Status
-from .api import solve
+from ..status import SolveError, Status
+from .api import Snapshot, solve
 from .result import Result
 
 
 class Comparison(eqx.Module):
-    """Runs of several methods, and the reasons of those that refused."""
+    """Runs of several methods, and the reasons of those that refused; printed, it is a table."""
 
     results: dict[str, Result]
     refused: dict[str, str] = eqx.field(static=True)
-    """Methods outside their scope, with the sentence they refused with."""
+    """Methods outside their scope, or too large, with the sentence they refused with."""
+    problem: str = eqx.field(static=True, default="")
+    """What was solved, in a few words: map and loss."""
+    interrupted: bool = eqx.field(static=True, default=False)
+    """Whether Ctrl-C ended the comparison."""
+    not_run: tuple[str, ...] = eqx.field(static=True, default=())
+    """Methods whose turn had not come by then."""
 
     def table(self, metric: str | None = None, accuracy: float = 1e-10) -> list[dict[str, Any]]:
         """One row per method, as plain numbers: what was reached and what it took.
@@ -30,19 +38,39 @@ class Comparison(eqx.Module):
             A column of the trace's metrics; the objective value if not given.
         accuracy : float
             Steps, passes over the measurements and seconds are counted until this is reached;
-            None where it is not.
+            None where it is not. Single steps are not timed: ``seconds_to_accuracy`` is the mean
+            time of a step times their number, compilation apart.
         """
         return [_row(name, result, metric, accuracy) for name, result in self.results.items()]
 
     def __str__(self) -> str:
-        lines = [f"{'method':24} {'status':16} {'steps':>6} {'passes':>7} {'seconds':>8}  value"]
+        lines = [
+            f"{'method':24} {'status':16} {'steps':>6} {'passes':>7} {'seconds':>8}  best value"
+        ]
         for row in self.table():
             lines.append(
                 f"{row['method']:24} {row['status']:16} {row['steps']:6d} {row['passes']:7d} "
                 f"{row['seconds']:8.3f}  {row['best']:.3e}"
             )
         lines += [f"{name:24} refused: {why}" for name, why in self.refused.items()]
+        lines += [f"{name:24} not run: interrupted" for name in self.not_run]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ComparisonError(SolveError):
+    """Raised by ``compare(..., throw=True)``: a run did not succeed.
+
+    ``method`` is its name, ``result`` what it had, ``comparison`` holds it and the runs before.
+    """
+
+    def __init__(self, method: str, error: SolveError, comparison: Comparison):
+        super().__init__(error.status, error.result)
+        self.args = (f"{method}: {error}",)
+        self.method = method
+        self.comparison = comparison
 
 
 def compare(
@@ -58,15 +86,19 @@ def compare(
     problem : Composite
         What to minimise.
     methods : dict of AbstractMethod
-        By name. One outside its scope is left out, and its reason kept.
+        By name. One outside its scope, or too large for the memory, is left out, and its reason
+        kept.
     x0 : array or pytree of arrays
         Where all of them start.
     **options
-        As for `solve`.
+        As for `solve`. With ``throw=True`` the `SolveError` also has the name of the ``method``
+        that did not succeed, and a ``comparison`` of the runs so far.
 
     Returns
     -------
     Comparison
+        Ctrl-C ends all of it and returns what there is; a callback that asks to stop ends only
+        the run it was called from.
 
     Examples
     --------
@@ -78,20 +110,92 @@ def compare(
     >>> comparison.table()[0]["status"], comparison.refused["PrecGD"][:31]
     ('TARGET_REACHED', 'PrecGD is for maps of type PSD,')
     """
-    results, refused = {}, {}
-    for name, method in methods.items():
+    _check_arguments(problem, methods, options)
+    results, refused, waiting = {}, {}, list(methods)
+
+    def so_far(interrupted: bool = False) -> Comparison:
+        return Comparison(
+            dict(results), dict(refused), _in_words(problem), interrupted, tuple(waiting)
+        )
+
+    while waiting:
+        name = waiting[0]
+        stop = _Remembered(options.get("callback"))
+        watched = options if stop.callback is None else {**options, "callback": stop}
         try:
-            method.scope.check(problem)
+            methods[name].scope.check(problem)
         except ValueError as error:
-            refused[name] = str(error)
+            refused[waiting.pop(0)] = str(error)
             continue
-        results[name] = solve(problem, method, x0, **options)
-    return Comparison(results, refused)
+        try:
+            results[name] = solve(problem, methods[name], x0, **watched)
+        except MemoryError as error:
+            refused[name] = str(error)
+        except SolveError as error:
+            results[waiting.pop(0)] = error.result
+            raise ComparisonError(name, error, so_far()) from error
+        except KeyboardInterrupt:  # before the run began: it was still compiling
+            return so_far(interrupted=True)
+        waiting.pop(0)
+        ended = results[name].status if name in results else None
+        if ended is Status.INTERRUPTED and not stop.asked:
+            return so_far(interrupted=True)
+    return so_far()
+
+
+class _Remembered:
+    """A callback, and whether it has asked to stop: Ctrl-C ends a run with the same status."""
+
+    def __init__(self, callback: Callable[[Snapshot], Any] | None):
+        self.callback = callback
+        self.asked = False
+
+    def __call__(self, snapshot: Snapshot) -> bool:
+        answer = self.callback(snapshot) if self.callback is not None else None
+        self.asked = answer is not None and bool(answer)
+        return self.asked
+
+
+def _check_arguments(problem: Any, methods: Any, options: dict[str, Any]) -> None:
+    """Raise a sentence for what is not of the right kind."""
+    check_kind("The first argument of compare", problem, Composite, "a Composite problem")
+    example = 'such as {"LMM": lm.methods.lmm()}'
+    check_kind("The second argument of compare", methods, Mapping, f"a dict of methods, {example}")
+    if not methods:
+        raise ValueError(f"There is nothing to compare: give a dict of methods, {example}.")
+    for name, method in methods.items():
+        check_kind(f"The name {name!r} of a method", name, str, "text")
+        what = "a method such as lm.methods.lmm()"
+        check_kind(f"The method {name!r}", method, AbstractMethod, what)
+    metrics = options.get("metrics")
+    for name, metric in metrics.items() if isinstance(metrics, Mapping) else ():
+        if not callable(metric):
+            raise TypeError(
+                f"The metric {name!r} must be a function metric(x, evaluation); "
+                f"got {describe(metric)}."
+            )
+
+
+def _in_words(problem: Composite) -> str:
+    """Map, with its sizes, and loss."""
+    sizes = ", ".join(
+        f"{field.name} {value}"
+        for field in dataclasses.fields(problem.map)
+        if isinstance(value := getattr(problem.map, field.name), (int, tuple))
+    )
+    return ", ".join(filter(None, (type(problem.map).__name__, sizes, type(problem.loss).__name__)))
+
+
+def column_of(result: Result, metric: str | None) -> np.ndarray:
+    """The value, or a metric, of every iterate."""
+    known = result.trace.metrics
+    if metric is not None and metric not in known:
+        raise KeyError(f"No metric called {metric!r} in the trace; there are {sorted(known)}.")
+    return np.asarray(result.trace.value if metric is None else known[metric])
 
 
 def _row(name: str, result: Result, metric: str | None, accuracy: float) -> dict[str, Any]:
-    column = result.trace.value if metric is None else result.trace.metrics[metric]
-    column, passes = np.asarray(column), result.trace.passes_to_reach
+    column, passes = column_of(result, metric), result.trace.passes_to_reach
     hits = np.flatnonzero(column <= accuracy)
     steps = int(result.steps)
     per_step = result.seconds / max(steps, 1)
