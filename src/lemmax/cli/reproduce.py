@@ -50,9 +50,18 @@ def reproduce(
     make_folder(console, out)
     size = "quick" if quick else "full"
     names = [name for name in figures.NAMES if name in names]
+    too_large = False
     try:
         for name in names:
-            _tell(console, _run(console, name, out, seed, size, resume))
+            try:
+                _tell(console, _run(console, name, out, seed, size, resume))
+            except MemoryError as error:
+                too_large = True
+                console.print(
+                    f"{name} does not fit into memory: {error} Its small size does: "
+                    f"lemmax reproduce {name} --quick"
+                )
+                continue
             # After each, so that there is one even if the rest is interrupted.
             write_report(out)
     except KeyboardInterrupt:
@@ -62,7 +71,10 @@ def reproduce(
             f"  lemmax reproduce {' '.join(names)} {options}"
         )
         raise typer.Exit(_INTERRUPTED) from None
-    console.print(f"\nReport: {out / 'report.html'}")
+    if (out / "report.html").exists():
+        console.print(f"\nReport: {out / 'report.html'}")
+    if too_large:
+        raise typer.Exit(1)
 
 
 def _listing() -> Table:
