@@ -20,6 +20,7 @@ from ..harness import (
     curve,
     draw_curves,
     error_of,
+    legend_beside,
     measured_array,
     panels,
     run_together,
@@ -131,14 +132,15 @@ def _costs(lane: Lane) -> dict[str, float]:
 
 def draw(table: Table) -> Any:
     """A panel for each kind and dimension."""
-    dims = table.unique("dim")
+    dims, styled_by = table.unique("dim"), ["rank", "condition"]
     figure, axes = panels(len(dims), len(KINDS))
     for row, dim in enumerate(dims):
         for column, kind in enumerate(KINDS):
             ax = axes[row, column]
-            draw_curves(ax, table.where(kind=kind, dim=dim), styled_by=["rank", "condition"])
+            draw_curves(ax, table.where(kind=kind, dim=dim), styled_by=styled_by, legend=None)
             ax.set_title(f"{kind}, d = {dim}")
             ax.set_ylim(1e-13, 1.0)
+    legend_beside(figure, table, styled_by=styled_by)
     return figure
 
 
@@ -174,11 +176,13 @@ def rate_free_of_dimension(table: Table) -> Claim:
         same = {"method": "LMM", "kind": kind, "rank": rank, "condition": condition}
         (few,), (many,) = (counts(table, 1e-12, dim=d, **same) for d in (small, large))
         ratios.append(many / few if few and many else float("nan"))
+    # A single draw varies by some 20 %, so that their mean is judged.
+    mean = float(np.exp(np.mean(np.log(ratios))))
     return Claim(
         f"The rate of LMM does not depend on the dimension: iterations to 1e-12 at d = {large} are "
-        f"within 20 % of those at d = {small}.",
-        bool(np.all(np.abs(np.asarray(ratios) - 1) <= 0.2)),
-        f"ratios between {np.min(ratios):.2f} and {np.max(ratios):.2f}.",
+        f"within 20 % of those at d = {small}, in the mean over the settings.",
+        abs(mean - 1) <= 0.2,
+        f"ratio {mean:.2f} in the mean, {np.min(ratios):.2f} to {np.max(ratios):.2f} in all.",
     )
 
 
@@ -204,17 +208,18 @@ def costs_little(facts: Facts) -> list[Claim]:
 
 def plain_method_fails(table: Table, method: str) -> Claim:
     """The method without a preconditioner."""
-    hard = [
-        (key, float(rows.column("error")[-1]))
+    hard = {
+        key: float(rows.column("error")[-1])
         for key, rows in settings_of(table, method=method)
         if key[2:] != (2, 1.0)
-    ]
-    lowest, highest = min(error for _, error in hard), max(error for _, error in hard)
+    }
+    exact = [error for key, error in hard.items() if key[2] == 2]
+    over = [error for key, error in hard.items() if key[2] > 2]
     easy = [s or 0 for s in counts(table, 1e-10, method=method, rank=2, condition=1.0)]
     return Claim(
-        f"The {method} method converges linearly only without ill-conditioning and "
-        "over-parameterisation.",
-        lowest > 1e-9 and min(easy) > 0,
-        f"otherwise it ends between {lowest:.0e} and {highest:.0e}; rank 2 and condition 1: "
-        f"{min(easy)} to {max(easy)} iterations to 1e-10.",
+        f"The {method} method is fast only without ill-conditioning and over-parameterisation; "
+        "with superfluous columns it does not even converge linearly.",
+        min(exact) > 1e-11 and min(over) > 1e-6 and min(easy) > 0,
+        f"rank 2, condition 1: {min(easy)} to {max(easy)} iterations to 1e-10; condition 100: ends "
+        f"at {min(exact):.0e} to {max(exact):.0e}; rank 5: {min(over):.0e} to {max(over):.0e}.",
     )

@@ -26,6 +26,7 @@ from ..harness import (
     curve,
     draw_curves,
     error_of,
+    legend_beside,
     out_of_reach,
     panels,
     run_together,
@@ -220,12 +221,13 @@ def _subgradient(table: Table) -> Claim:
 
 def draw(table: Table) -> Any:
     """A panel for each kind."""
-    kinds = table.unique("kind")
+    kinds, styled_by = table.unique("kind"), ["rank", "condition"]
     figure, axes = panels(1, len(kinds), width=6.2, height=4.6)
     for ax, kind in zip(axes[0], kinds, strict=True):
-        draw_curves(ax, table.where(kind=kind), styled_by=["rank", "condition"])
+        draw_curves(ax, table.where(kind=kind), styled_by=styled_by, legend=None)
         ax.set_title(f"{kind} tensor")
         ax.set_ylim(1e-13, 10.0)
+    legend_beside(figure, table, styled_by=styled_by)
     return figure
 
 

@@ -77,6 +77,7 @@ from .batch import run_together as run_together
 from .drawing import ERROR_RANGE as ERROR_RANGE
 from .drawing import colour as colour
 from .drawing import draw_curves as draw_curves
+from .drawing import legend_beside as legend_beside
 from .drawing import line_style as line_style
 from .drawing import panels as panels
 from .experiment import SIZES as SIZES

@@ -72,22 +72,44 @@ def draw_curves(
     error_range : pair of float
         Errors beyond are drawn on the edge; what is not finite counts as beyond the upper one.
     """
-    from matplotlib.lines import Line2D
-
     low, high = error_range
-    styles: dict[tuple[Any, ...], Any] = {}
+    styles = _styles(table, styled_by)
     for key, rows in table.groups("method", *styled_by):
-        method, setting = key[0], key[1:]
-        style = styles.setdefault(setting or key, line_style(len(styles)))
         error = rows.column("error")
         shown = np.clip(np.where(np.isfinite(error), error, high), low, high)
-        ax.semilogy(rows.column("step"), shown, color=colour(method), linestyle=style, lw=1.8)
+        style = styles[key[1:] or key]
+        ax.semilogy(rows.column("step"), shown, color=colour(key[0]), linestyle=style, lw=1.8)
     ax.set_ylim(low / 2, high * 2)
     ax.set_xlabel("iteration")
     ax.set_ylabel("relative error")
     ax.grid(True, which="major", alpha=0.3)
-    if legend is None:
-        return
+    if legend is not None:
+        lines = _handles(table, styled_by, symbols)
+        ax.legend(handles=lines, fontsize="small", loc=legend, handlelength=2.8)
+
+
+def legend_beside(
+    figure: Any,
+    table: Table,
+    *,
+    styled_by: Sequence[str] = (),
+    symbols: Mapping[str, str] = {},
+) -> None:
+    """One legend for all panels, beside them, where it covers no curve; see `draw_curves`."""
+    lines = _handles(table, styled_by, symbols)
+    figure.legend(handles=lines, fontsize="small", loc="outside right upper", handlelength=2.8)
+
+
+def _styles(table: Table, styled_by: Sequence[str]) -> dict[tuple[Any, ...], Any]:
+    """A dashing for each setting, or for each method if there are no settings."""
+    keys = [key for key, _ in table.groups(*(styled_by or ["method"]))]
+    return {key: line_style(k) for k, key in enumerate(keys)}
+
+
+def _handles(table: Table, styled_by: Sequence[str], symbols: Mapping[str, str]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    styles = _styles(table, styled_by)
     lines = [
         # Without other settings the styles are those of the methods, by name.
         Line2D([], [], color=colour(m), linestyle=styles.get((m,), "-"), lw=2.2, label=m)
@@ -98,7 +120,7 @@ def draw_curves(
             named = zip(styled_by, setting, strict=True)
             label = ", ".join(f"{symbols.get(name, name)} {_shown(entry)}" for name, entry in named)
             lines.append(Line2D([], [], color="0.3", linestyle=style, label=label))
-    ax.legend(handles=lines, fontsize="small", loc=legend, handlelength=2.8)
+    return lines
 
 
 def _shown(entry: Any) -> str:
