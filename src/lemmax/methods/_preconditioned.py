@@ -46,11 +46,11 @@ class PreconditionedSubgradient(AbstractMethod):
         check_kind(
             "damping", damping_rule, AbstractDampingRule, "a rule such as lm.damping.Fixed(0.1)"
         )
-        if damping_rule.needs_gap and step_rule.known_target is None:
+        if damping_rule.needs_gap and not step_rule.tells_gap:
             raise ValueError(
                 f"damping.{type(damping_rule).__name__} follows the gap to a target value, "
                 f"but steps.{type(step_rule).__name__} knows no target. Use "
-                "damping.Geometric with it, or steps.Polyak."
+                "damping.Geometric with it, or steps.Polyak or steps.BulkPolyak."
             )
         self.preconditioner = preconditioner
         self.damping_rule = damping_rule
@@ -75,11 +75,10 @@ class PreconditionedSubgradient(AbstractMethod):
         self, problem: Composite, evaluation: Evaluation, state: Int[Array, ""]
     ) -> tuple[Move, Int[Array, ""]]:
         """Damping, then direction, then length."""
-        target = 0.0 if self.target is None else self.target
-        gap = jnp.maximum(evaluation.value - target, 0)
-        damping = self.damping_rule.damping(gap, problem.loss, state)
+        gap = self.step_rule.gap(evaluation, problem.loss)
+        damping = self.damping_rule.damping(gap.size, problem.loss, state)
         found = self.preconditioner.apply(problem, evaluation, damping)
-        length = self.step_rule.length(evaluation.value, found.projections, state)
+        length = self.step_rule.length(gap, found.projections, state)
         move = Move(
             x=tree_move(evaluation.x, length, found.direction),
             length=length,

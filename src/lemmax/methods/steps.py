@@ -2,29 +2,53 @@
 
 import abc
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 from jaxtyping import Array, Int
 
 from .._checks import check_real
 from .._typing import RealLike, RealScalar
+from ..losses import AbstractLoss
 from ..maps import Projections
+from ..problem import Evaluation
 from ._numbers import check_finite, check_sizes, check_target
+
+# Far from the solution residuals need not look Gaussian; even then steps are not shorter than this.
+_LEAST_TRUST = 0.15
+
+
+class Gap(NamedTuple):
+    """How far the value is above the minimum, as far as a step rule can tell."""
+
+    size: RealScalar
+    bulk: RealScalar
+    """The fraction of the residuals that it was told from."""
 
 
 class AbstractStepRule(eqx.Module):
-    """Gives the length of a step from the value, the projection norms and the step's number."""
+    """Gives the length of a step from the gap, the projection norms and the step's number."""
 
     @property
     @abc.abstractmethod
     def known_target(self) -> RealLike | None:
         """The value to reach, if the rule knows one."""
 
+    @property
+    def tells_gap(self) -> bool:
+        """Whether `gap` is one, so that a damping rule may follow it."""
+        return self.known_target is not None
+
+    def gap(self, evaluation: Evaluation, loss: AbstractLoss) -> Gap:
+        """The value less the target; less 0 if that is unknown."""
+        target = 0.0 if self.known_target is None else self.known_target
+        size = jnp.maximum(evaluation.value - target, 0)
+        return Gap(size, jnp.ones_like(size))
+
     @abc.abstractmethod
-    def length(
-        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
-    ) -> RealScalar:
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
         """The factor by which the direction is multiplied."""
 
 
@@ -74,13 +98,76 @@ class Polyak(AbstractStepRule):
         """The target."""
         return self.target
 
-    def length(
-        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
-    ) -> RealScalar:
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
         """0 where the denominator is 0: there is no direction then."""
-        gap = jnp.maximum(value - self.target, 0)
-        size = self.denominator(projections)
-        return jnp.where(size > 0, self.scale * gap / jnp.where(size > 0, size, 1), 0)
+        return _quotient(self.scale * gap.size, self.denominator(projections))
+
+
+class BulkPolyak(AbstractStepRule):
+    """Polyak's step without a target: the gap is told from the bulk of the residuals.
+
+    Data of which some are grossly wrong leave a loss whose minimum value is unknown: what the
+    wrong ones contribute. But most residuals are of one size, which goes to zero at the solution.
+    With s a robust estimate of that size (a quantile of the absolute residuals, divided by that of
+    a standard Gaussian), the bulk are the residuals up to ``threshold * s``, and the gap is the
+    loss of the bulk alone. The step is ``sqrt(1 - 2 p) * gap / <gradient, direction>``, where p is
+    the fraction outside of the bulk: the more data are wrong, the less the subgradient, in which
+    they all have their say, is to be trusted. At one half nothing is left.
+
+    Losses of the norm alone (`L2`, `SquaredL2`) are not robust: their minimum is where all
+    residuals pull, and their target is 0.
+
+    Parameters
+    ----------
+    threshold : float
+        How many times the typical size a residual of the bulk may have.
+    quantile : float
+        Of the absolute residuals, from which the typical size is told; at most the fraction of
+        data that are right.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> method = lm.methods.lmm(step=lm.steps.BulkPolyak())
+    """
+
+    threshold: RealLike = 3.0
+    quantile: RealLike = 0.5
+
+    def __check_init__(self):
+        check_sizes(threshold=self.threshold)
+        check_real(0, 1, quantile=self.quantile, open_low=True)
+
+    @property
+    def known_target(self) -> None:
+        """None."""
+        return
+
+    @property
+    def tells_gap(self) -> bool:
+        """It estimates one."""
+        return True
+
+    def gap(self, evaluation: Evaluation, loss: AbstractLoss) -> Gap:
+        """The loss of the bulk."""
+        if loss.depends_on_norm_alone:
+            return super().gap(evaluation, loss)
+        sizes = jnp.abs(evaluation.residual)
+        quantile = jnp.asarray(self.quantile, sizes.dtype)
+        typical = jnp.quantile(sizes, quantile) / norm.ppf((1 + quantile) / 2)
+        inside = sizes <= self.threshold * typical
+        bulk = loss.value(jnp.where(inside, evaluation.residual, 0))
+        return Gap(bulk, jnp.mean(inside, dtype=sizes.dtype))
+
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
+        """Shorter, the smaller the bulk."""
+        trust = jnp.sqrt(jnp.maximum(2 * gap.bulk - 1, _LEAST_TRUST**2))
+        return _quotient(trust * gap.size, projections.damped)
+
+
+def _quotient(length: RealLike, size: RealScalar) -> RealScalar:
+    """0 where the size is 0: there is no direction then."""
+    return jnp.where(size > 0, length / jnp.where(size > 0, size, 1), 0)
 
 
 class Geometric(AbstractStepRule):
@@ -115,11 +202,9 @@ class Geometric(AbstractStepRule):
         """None."""
         return
 
-    def length(
-        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
-    ) -> RealScalar:
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
         """Follow the schedule."""
-        return jnp.asarray(self.initial * self.decay ** step.astype(value.dtype), value.dtype)
+        return jnp.asarray(self.initial * self.decay ** step.astype(gap.size.dtype), gap.size.dtype)
 
 
 class NormalisedGeometric(AbstractStepRule):
@@ -165,13 +250,10 @@ class NormalisedGeometric(AbstractStepRule):
         """None."""
         return
 
-    def length(
-        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
-    ) -> RealScalar:
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
         """0 where there is no direction."""
-        size = jnp.sqrt(projections.damped)
-        scheduled = self.initial * self.decay ** step.astype(value.dtype)
-        return jnp.where(size > 0, scheduled / jnp.where(size > 0, size, 1), 0)
+        scheduled = self.initial * self.decay ** step.astype(gap.size.dtype)
+        return _quotient(scheduled, jnp.sqrt(projections.damped))
 
 
 class Constant(AbstractStepRule):
@@ -203,8 +285,6 @@ class Constant(AbstractStepRule):
         """The target, if there is one."""
         return self.target
 
-    def length(
-        self, value: RealScalar, projections: Projections, step: Int[Array, ""]
-    ) -> RealScalar:
+    def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
         """The constant."""
-        return jnp.asarray(self.size, value.dtype)
+        return jnp.asarray(self.size, gap.size.dtype)
