@@ -1,6 +1,7 @@
 """The harness behind ``lemmax reproduce``, and its first figures at a small size."""
 
 import contextlib
+import dataclasses
 import html
 import json
 import os
@@ -8,6 +9,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -240,8 +243,21 @@ def test_bad_experiments_are_refused(tmp_path):
         (False, None, None, "not supported"),
     ],
 )
-def test_claims_have_one_of_three_outcomes(holds, correction, correction_holds, outcome):
+def test_claims_have_outcomes(holds, correction, correction_holds, outcome):
     assert Claim("s", holds, "n", correction, correction_holds).outcome == outcome
+    small = Claim("s", holds, "n", correction, correction_holds, decided=False).outcome
+    assert small == ("undecided" if outcome == "not supported" else outcome)
+
+
+def test_small_sizes_refute_nothing(tmp_path):
+    def judge(table, facts):
+        return [Claim("s", False, "n")]
+
+    experiment = dataclasses.replace(toy(falling), claims=judge)
+    for size, outcome in (("quick", "undecided"), ("full", "not supported")):
+        perform(experiment, tmp_path, size=size, seed=3)
+        (claim,) = read_claims(tmp_path)
+        assert (claim["outcome"], claim["seed"]) == (outcome, 3)
 
 
 def test_steps_are_counted_to_the_first_hit():
@@ -288,6 +304,21 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path, monkeypat
     assert f"lemmax reproduce fig1 --out {tmp_path}".replace(" ", "") in said.replace(" ", "")
     assert "--seed 4 --resume" in said
     assert (tmp_path / "parts" / "toy" / "one.json").exists()
+
+
+def test_ctrl_c_ends_the_process_in_order(tmp_path):
+    """With JAX's threads at work: no crash, and the exit code of an interruption."""
+    command = [sys.executable, "-c", "from lemmax.cli import main; main()"]
+    command += ["reproduce", "fig1", "--quick", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "parts" / "fig1").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "--resume" in said
 
 
 @pytest.mark.parametrize(

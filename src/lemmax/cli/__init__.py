@@ -1,6 +1,9 @@
 """The command line: ``lemmax demo``, ``lemmax compare``, ``lemmax reproduce``."""
 
+import os
 import sys
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -9,4 +12,13 @@ def main() -> None:
         from .app import app
     except ImportError as error:
         sys.exit(f"The command line needs a package more ({error.name}): pip install 'lemmax[cli]'")
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        if ended.code != _INTERRUPTED:
+            raise
+        # After Ctrl-C, JAX's threads may still be at work. Taking the interpreter down under them
+        # crashes it; all files are complete, and what was said only has to be written out.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_INTERRUPTED)

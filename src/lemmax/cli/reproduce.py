@@ -15,17 +15,23 @@ from lemmax.experiments.harness import Claim, Finished, Summary, perform, write_
 
 from ._files import make_folder
 
-_COLOURS = {"supported": "green", "corrected": "yellow", "not supported": "red"}
+_COLOURS = {"supported": "green", "corrected": "yellow", "undecided": "dim", "not supported": "red"}
 _INTERRUPTED = 130
 
 
 def reproduce(
     what: Annotated[
-        list[str] | None, typer.Argument(help="What to reproduce; nothing lists what there is.")
+        list[str] | None,
+        typer.Argument(
+            help="What to reproduce; without a name, --all or --quick: list what there is."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All there is.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")
+        bool,
+        typer.Option(
+            "--quick", help="Small sizes: minutes instead of hours; everything if nothing is named."
+        ),
     ] = False,
     out: Annotated[
         pathlib.Path, typer.Option(help="Folder for tables, pictures and report.")

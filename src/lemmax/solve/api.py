@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._checks import as_whole, check_kind, check_positive, check_real, check_whole
+from .._checks import as_whole, check_kind, check_positive, check_real, check_whole, describe
 from .._dtype import (
     as_hyperparameters,
     cast_floats,
@@ -280,6 +280,9 @@ def make_plan(
 ) -> tuple[Plan, Parameters]:
     """Check a run's parts, and bring them to one precision on the device."""
     method.scope.check(problem)
+    for name, metric in metrics.items():
+        if not callable(metric):
+            raise TypeError(f"The metric {name!r} must be a function; got {describe(metric)}.")
     flat = problem.map.parameter_shapes is not None and not isinstance(
         problem.map.parameter_shapes[0], tuple
     )

@@ -85,8 +85,8 @@ def solve_many(
     max_steps, tol, stopping
         As for `lemmax.solve`.
     callback : callable, optional
-        Called with a `BatchSnapshot` every ``every`` steps. It may return one truth value per
-        running run: whether that run is to stop there.
+        Called with a `BatchSnapshot` at the start, every ``every`` steps, and at the end, when no
+        run is left. It may return one truth value per running run: whether it is to stop there.
     every : int
         Steps between two calls, and between two looks at which runs have ended.
     memory : float
@@ -195,7 +195,14 @@ class _Batch:
         answer = callback(BatchSnapshot(self.first + running, trace, finished, self.total))
         if answer is None or not running.size:
             return
-        stops = set(running[np.broadcast_to(np.asarray(answer, bool), running.shape)].tolist())
+        answer = np.asarray(answer)
+        if answer.shape != running.shape or answer.dtype != bool:
+            raise ValueError(
+                f"The callback must return None or {running.size} truth values, one for each run "
+                f"that goes on; it returned an array of shape {answer.shape} and type "
+                f"{answer.dtype}."
+            )
+        stops = set(running[answer].tolist())
         for k, group in enumerate(self.groups):
             stopped = np.asarray([number in stops for number in group.numbers])
             self.groups[k] = group._replace(carry=_interrupted(group.carry, stopped))

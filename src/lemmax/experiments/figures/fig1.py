@@ -122,7 +122,8 @@ def _subgradient_stalls(table: Table) -> Claim:
     last = [float(error[-1]) for error in errors]
     late = [float((error[-1] / error[-11]) ** 0.1) for error in errors]
     return Claim(
-        "With the superfluous column the Polyak subgradient method slows down to a sublinear rate.",
+        "From random starts the superfluous column slows the Polyak subgradient method down to a "
+        "sublinear rate.",
         min(last) > 1e-8 and float(np.median(late)) > 0.9,
         f"Relative error after {len(errors[0]) - 1} iterations: median {np.median(last):.1e} "
         f"(smallest {min(last):.1e}); over the last ten it fell by a factor of "

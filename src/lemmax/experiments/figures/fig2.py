@@ -266,10 +266,15 @@ def summaries(table: Table) -> list[Summary]:
         rows.append(row)
     header = ["loss", "condition τ", "unknowns r", *methods]
     remark = (
-        f"Medians over {len(table.unique('draw'))} draws; in brackets the last error where most do "
+        f"Medians over {_counted(table)}; in brackets the last error where most do "
         "not get there. Steps are halved Polyak steps, as in the paper's code, unless whole."
     )
     return [Summary("Iterations to a relative error of 1e-10", header, rows, remark)]
+
+
+def _counted(table: Table) -> str:
+    draws = len(table.unique("draw"))
+    return "1 draw" if draws == 1 else f"{draws} draws"
 
 
 def draw(table: Table) -> Any:

@@ -73,8 +73,8 @@ def _fixed_damping(table: Table) -> Claim:
         stops and min(floors["asymmetric"]) > 1e-12 and all(s is not None for s in exact),
         "smallest error with rank 5: "
         + "; ".join(f"{k} {min(found):.0e} to {max(found):.0e}" for k, found in floors.items())
-        + f". Asymmetric, below 1e-9: {min(slower):.1f} to {max(slower):.1f} times as many "
-        "iterations per digit as above 1e-8. With rank 2, where nothing is superfluous: to 1e-12.",
+        + f". Asymmetric, below 1e-9: at least {min(slower):.1f} times as many iterations per "
+        "digit as above 1e-8. With rank 2, where nothing is superfluous: to 1e-12.",
         correction="It stops for symmetric matrices; for asymmetric ones it goes on, more slowly "
         "once the error is below the damping.",
         correction_holds=stops and min(slower) > 1.2 and all(s is not None for s in exact),

@@ -243,8 +243,11 @@ def draw(table: Table) -> Any:
                 steps = [(size, _steps(cell, limit)) for (size,), cell in rows.groups("first_step")]
                 sizes = [size for size, _ in steps]
                 low, middle, high = np.percentile([s for _, s in steps], [5, 50, 95], axis=1)
-                ax.semilogx(sizes, middle, "o-", ms=3, color=colour(method), label=method)
+                # Gauss-Newton often does as LMM does: dashed, it leaves the other visible.
+                style = "o--" if method == "Gauss-Newton" else "o-"
+                ax.semilogx(sizes, middle, style, ms=3, color=colour(method), label=method)
                 ax.fill_between(sizes, low, high, color=colour(method), alpha=0.2, lw=0)
+            ax.axhline(limit, color="0.4", linestyle=":", label="not reached")
             ax.set_ylim(0, 1.05 * limit)
             ax.grid(True, alpha=0.3)
             if row == 0:

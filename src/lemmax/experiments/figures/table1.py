@@ -166,7 +166,7 @@ def _cross_claim(measured: Sequence[Cell]) -> Claim:
         correction=(
             "What is missing is the theorem. From random starts near the solution several of these "
             "methods converge linearly, too; Figure 1 shows starts from which Gauss-Newton does "
-            "not. LMM always does, and the plain Polyak subgradient method never."
+            "not. LMM always does; the plain Polyak subgradient method, from these starts, never."
         ),
         correction_holds=bool(linear)
         and all(cell.linear for cell in steady)

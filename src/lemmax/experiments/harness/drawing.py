@@ -81,7 +81,7 @@ def draw_curves(
         ax.semilogy(rows.column("step"), shown, color=colour(key[0]), linestyle=style, lw=1.8)
     ax.set_ylim(low / 2, high * 2)
     ax.set_xlabel("iteration")
-    ax.set_ylabel("relative error")
+    ax.set_ylabel(f"relative error, drawn from {low:g} to {high:g}")
     ax.grid(True, which="major", alpha=0.3)
     if legend is not None:
         lines = _handles(table, styled_by, symbols)

@@ -77,12 +77,20 @@ class Claim:
     correction: str | None = None
     correction_holds: bool | None = None
 
+    decided: bool = True
+    """Whether the data are enough to refute it; small sizes often are not."""
+
     @property
     def outcome(self) -> str:
-        """``supported``, ``corrected`` (only our correction holds) or ``not supported``."""
+        """One of ``supported``, ``corrected``, ``not supported`` and ``undecided``.
+
+        Corrected means that only our correction holds.
+        """
         if self.holds:
             return "supported"
-        return "corrected" if self.correction and self.correction_holds else "not supported"
+        if self.correction and self.correction_holds:
+            return "corrected"
+        return "not supported" if self.decided else "undecided"
 
 
 @dataclass(frozen=True)

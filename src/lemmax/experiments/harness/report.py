@@ -11,7 +11,12 @@ from ..._files import save_text
 from .provenance import PAPER_MACHINE
 from .runner import read_claims
 
-_TONES = {"supported": "good", "corrected": "caution", "not supported": "bad"}
+_TONES = {
+    "supported": "good",
+    "corrected": "caution",
+    "undecided": "plain",
+    "not supported": "bad",
+}
 _PAPER = (
     "Preconditioned subgradient method for composite optimization: overparameterization and "
     "fast convergence"

@@ -7,7 +7,7 @@ import pathlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..._files import save, save_text
@@ -106,8 +106,9 @@ def perform(
     }
     _save_json(out / f"{experiment.name}.json", record)
     _save_pictures(experiment.draw(table), out, experiment.name)
-    claims = experiment.claims(table, facts)
-    _merge_claims(out / "claims.json", experiment.name, size, claims)
+    # What small sizes do not show need not be wrong.
+    claims = [replace(c, decided=size == "full") for c in experiment.claims(table, facts)]
+    _merge_claims(out / "claims.json", experiment.name, size, seed, claims)
     return Finished(table, record, claims, summaries)
 
 
@@ -208,12 +209,15 @@ def _save_pictures(figure: Any, out: pathlib.Path, name: str) -> None:
         )
 
 
-def _merge_claims(path: pathlib.Path, name: str, size: str, claims: Sequence[Claim]) -> None:
+def _merge_claims(
+    path: pathlib.Path, name: str, size: str, seed: int, claims: Sequence[Claim]
+) -> None:
     others = [claim for claim in read_claims(path.parent) if claim["experiment"] != name]
     mine = [
         {
             "experiment": name,
             "size": size,
+            "seed": seed,
             "statement": claim.statement,
             "outcome": claim.outcome,
             "numbers": claim.numbers,
