@@ -21,6 +21,7 @@ LAYERS = [
     ["methods"],
     ["metrics"],
     ["solve"],
+    ["init"],
     ["testing", "plots", "page", "theory"],
     ["experiments"],
     ["cli"],

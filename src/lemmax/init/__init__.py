@@ -1,0 +1,5 @@
+"""Starting points from the data alone."""
+
+from ._random import random_starts as random_starts
+from ._spectral import spectral as spectral
+from ._start import Start as Start

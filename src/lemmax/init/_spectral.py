@@ -1,0 +1,155 @@
+"""A start for each kind of map."""
+
+import functools
+
+import numpy as np
+
+from .._checks import check_kind, check_whole
+from .._dtype import cast_floats, precision_context
+from .._typing import Parameters
+from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
+from ..operators import Entries, Identity
+from ..points import DensePoint, KruskalPoint
+from ..problem import Composite
+from ._components import decompose
+from ._matrices import balanced_factors, project_low_rank, project_psd
+from ._quadratic import fit_quadratic, is_quadratic
+from ._random import random_starts
+from ._rounds import Projected, fit_robustly
+from ._start import Observations, Start
+from ._tensors import Tucker, outer_products, project_tucker
+
+# Entries that the data do not show, as a fraction of the largest.
+_SMALL_ENTRY = 1e-3
+# Eigenvalues below this fraction of the data may be rounding errors.
+_ROUNDING = 1e-12
+
+
+def spectral(problem: Composite, *, seed: int = 0) -> Start:
+    """A starting point from the data alone, also if a third of them is grossly wrong.
+
+    The truncated spectral start, followed by rounds that do the same to the residuals; see
+    docs/starts.md for what that is for each map, and how good it is.
+
+    Parameters
+    ----------
+    problem : Composite
+        With any of lemmax's maps but `FromFunction`. Observations of weight 0 in the loss are
+        treated as missing; otherwise the loss does not matter.
+    seed : int
+        Of what is random: small values in directions that the data do not show, and slices of
+        tensors. The same seed gives the same start.
+
+    Returns
+    -------
+    Start
+        ``x0``, parameters of the map's full rank; ``passes``, how often the measurements were
+        read; ``note``, how it was made.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> from lemmax.experiments.instances import psd_sensing
+    >>> from lemmax.init import spectral
+    >>> problem = psd_sensing(0, dim=8, rank=2, measurements=200, outliers=0.2).problem
+    >>> start = spectral(problem)
+    >>> start.x0.shape, start.passes
+    ((8, 2), 20)
+    >>> result = lm.solve(problem, lm.methods.lmm(lm.steps.Geometric(1e-2, 0.95),
+    ...                   lm.damping.Geometric(1e-5, 0.95)), start.x0, max_steps=300)
+    """
+    check_kind("problem", problem, Composite, "a Composite problem")
+    check_whole(0, seed=seed)
+    _check_known(problem.map)
+    rng = np.random.default_rng(seed)
+    with precision_context(problem):
+        if isinstance(problem.data, KruskalPoint):
+            return _from_factors(problem.data, problem.map, rng)
+        observed = Observations(problem)
+        x0, note = _fitted(observed, problem.map, rng)
+        if x0 is None:
+            x0 = _random_of_right_size(observed, problem.map, seed)
+            note = "random: nothing that the map can make resembles the data"
+    return Start(cast_floats(x0, observed.dtype), observed.passes, note)
+
+
+def _check_known(map: AbstractMap) -> None:
+    if not isinstance(map, (PSD, LowRank, CP, SymmetricCP, Square)):
+        raise ValueError(
+            f"No start from data alone is known for the map {type(map).__name__}: give x0, or "
+            "try several of lemmax.init.random_starts."
+        )
+
+
+def _fitted(
+    observed: Observations, map: AbstractMap, rng: np.random.Generator
+) -> tuple[Parameters | None, str]:
+    """Parameters that fit most of the data, and how they were found; None if they were not."""
+    entrywise = isinstance(observed.operator, (Identity, Entries))
+    fit = functools.partial(fit_robustly, observed, entrywise=entrywise)
+    if isinstance(map, Square):
+        found = fit(_project_nonnegative)
+        return found and _roots(found.array), "projected steps with trimmed residuals"
+    if isinstance(map, PSD) and is_quadratic(observed, map.dim, rng):
+        spectrum = fit_quadratic(observed, map.rank)
+        x0 = spectrum and balanced_factors(spectrum, map.rank, rng)[0]
+        return x0, "spectral start for quadratic measurements, refined on trimmed amplitudes"
+    if isinstance(map, (PSD, LowRank)):
+        project = project_psd if isinstance(map, PSD) else project_low_rank
+        found = fit(functools.partial(project, rank=map.rank))
+        x0 = found and balanced_factors(found.parts, map.rank, rng)
+        note = "truncated spectral start, refined on trimmed residuals"
+        return (x0[0] if x0 and isinstance(map, PSD) else x0), note
+    assert isinstance(map, (CP, SymmetricCP))
+    found = fit(functools.partial(project_tucker, rank=map.rank, symmetric=bool(map.symmetric)))
+    note = "higher-order SVD refined on trimmed residuals, then simultaneous diagonalisation"
+    return found and decompose(found.parts, map, rng), note
+
+
+def _project_nonnegative(array: np.ndarray) -> Projected:
+    entries = np.maximum(array, 0)
+    return Projected(entries, DensePoint(entries), None)
+
+
+def _roots(entries: np.ndarray) -> np.ndarray:
+    """Positive everywhere: where x is 0, the Jacobian is, too."""
+    return np.sqrt(np.maximum(entries, _SMALL_ENTRY * np.max(entries)))
+
+
+def _random_of_right_size(observed: Observations, map: AbstractMap, seed: int) -> Parameters:
+    x = random_starts(map, 1, seed=seed)[0]
+    ratio = observed.typical(observed.values) / observed.typical(observed.measure(map(x)))
+    if isinstance(x, tuple):
+        return tuple(ratio ** (1 / len(x)) * factor for factor in x)
+    order = 2 if map.shape is None else max(2, len(map.shape))
+    return ratio ** (1 / order) * x
+
+
+def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator) -> Start:
+    """Data known exactly and in factored form: decompose their core, form nothing large."""
+    factors = tuple(np.asarray(factor, np.float64) for factor in data.factors)
+    if map.symmetric:
+        bases = (np.linalg.qr(np.concatenate(factors, axis=1))[0],) * len(factors)
+    else:
+        bases = tuple(np.linalg.qr(factor)[0] for factor in factors)
+    core = outer_products(tuple(q.T @ f for q, f in zip(bases, factors, strict=True)))
+    if not np.any(core):
+        raise ValueError("The data are zero: there is no direction to start in. Give x0.")
+    if isinstance(map, (PSD, LowRank)):
+        project = project_psd if isinstance(map, PSD) else project_low_rank
+        spectrum = project(core, map.rank, noisy=False).parts
+        if spectrum.values[0] <= _ROUNDING * np.linalg.norm(core):
+            raise ValueError(
+                "The data are negative semidefinite: no X X' but zero is near them. Give x0."
+            )
+        left, right = bases[0] @ spectrum.left, bases[1] @ spectrum.right
+        pair = balanced_factors(spectrum._replace(left=left, right=right), map.rank, rng)
+        x0: Parameters = pair[0] if isinstance(map, PSD) else pair
+    else:
+        assert isinstance(map, (CP, SymmetricCP))
+        symmetric = bool(map.symmetric)
+        found = project_tucker(core, map.rank, symmetric=symmetric, noisy=False).parts
+        lifted = tuple(q @ basis for q, basis in zip(bases, found.bases, strict=True))
+        x0 = decompose(Tucker(found.core, lifted), map, rng)
+    x0 = cast_floats(x0, data.factors[0].dtype)
+    return Start(x0, 1, "decomposition of the core of factored data")

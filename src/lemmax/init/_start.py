@@ -1,0 +1,87 @@
+"""What a start is, and the observations it is made of."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from .._dtype import common_dtype
+from .._memory import require_memory
+from .._typing import Parameters
+from ..points import AbstractPoint
+from ..problem import Composite
+
+_CURE = "A start from data alone forms it: give x0, or use random_starts."
+
+
+class Start(NamedTuple):
+    """Where to begin, and what it took to find out.
+
+    ``x0`` are parameters of the problem's map, NumPy arrays; ``passes`` is the number of times
+    the measurements were read (a step of a method reads them twice); ``note`` says how the start
+    was made.
+    """
+
+    x0: Parameters
+    passes: int
+    note: str
+
+
+class Observations:
+    """The data of a problem with its operator both ways, every pass over them counted.
+
+    Observations whose weight in the loss is 0 are missing.
+    """
+
+    def __init__(self, problem: Composite):
+        self.operator = problem.operator
+        self.dtype = common_dtype(problem.data, problem.operator)
+        self.values = np.asarray(problem.data, np.float64)
+        self.known = np.ones(self.values.shape, bool)
+        if problem.loss.weights is not None:
+            self.known &= np.asarray(problem.loss.weights) > 0
+        self.passes = 0
+        if not np.any(self.values[self.known]):
+            raise ValueError(
+                "All data are zero, and so is the point that fits them: there is no direction "
+                "to start in. Give x0, or use random_starts."
+            )
+
+    def measure(self, point: AbstractPoint) -> np.ndarray:
+        """Observations of a point."""
+        self.passes += 1
+        point = eqx.tree_at(_arrays, point, [jnp.asarray(a, self.dtype) for a in _arrays(point)])
+        return np.asarray(_measure(self.operator, point), np.float64)
+
+    def adjoint(self, weights: np.ndarray) -> np.ndarray:
+        """The sum of the measurement arrays with these weights, dense."""
+        shape = self.operator.point_shape or self.values.shape
+        require_memory(shape, self.dtype.itemsize, "The adjoint of the data", _CURE)
+        self.passes += 1
+        return np.asarray(_adjoint(self.operator, jnp.asarray(weights, self.dtype)), np.float64)
+
+    def typical(self, residual: np.ndarray) -> float:
+        """The median size of the residuals that are not zero: not moved by gross outliers."""
+        sizes = np.abs(residual[self.known])
+        return float(np.median(sizes[sizes > 0])) if np.any(sizes) else 0.0
+
+    def score(self, residual: np.ndarray) -> float:
+        """How well a point fits: the median size of its residuals."""
+        return float(np.median(np.abs(residual[self.known])))
+
+
+def _arrays(point: Any) -> list:
+    return list(point.factors) if hasattr(point, "factors") else [point.value]
+
+
+# Compiled, so that an operator's tables of indices are made once and not in every pass.
+@eqx.filter_jit
+def _measure(operator: Any, point: AbstractPoint) -> Any:
+    return operator.measure(point)
+
+
+@eqx.filter_jit
+def _adjoint(operator: Any, weights: Any) -> Any:
+    covector = operator.adjoint(weights)
+    return covector.dense() if hasattr(covector, "dense") else covector

@@ -1,0 +1,147 @@
+"""Projections onto tensors of low multilinear rank, and the CP factors of what is found."""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from ..points import DensePoint
+from ._rounds import Projected
+
+# Sweeps of higher-order orthogonal iteration (De Lathauwer, De Moor and Vandewalle, 2000): the
+# first basis sees the noise of all columns of an unfolding, the next that of a few.
+_SWEEPS = 2
+
+
+class Tucker(NamedTuple):
+    """A core and one orthonormal basis per mode."""
+
+    core: np.ndarray
+    bases: tuple[np.ndarray, ...]
+
+
+def unfolded(tensor: np.ndarray, mode: int) -> np.ndarray:
+    """Matrix whose rows are the given mode."""
+    return np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
+
+
+def multiplied(
+    tensor: np.ndarray, matrices: tuple[np.ndarray, ...], skip: int | None = None
+) -> np.ndarray:
+    """Multiply every mode ``k != skip`` by ``matrices[k].T``."""
+    for k, matrix in enumerate(matrices):
+        if k != skip:
+            tensor = np.moveaxis(np.tensordot(tensor, matrix, axes=((k,), (0,))), -1, k)
+    return tensor
+
+
+def outer_products(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The sum over l of the outer product of the l-th columns."""
+    return _terms(factors).sum(axis=1).reshape(tuple(len(factor) for factor in factors))
+
+
+def _terms(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The outer product of the l-th columns, as the l-th column."""
+    return functools.reduce(
+        lambda a, b: (a[:, None, :] * b[None, :, :]).reshape(-1, a.shape[1]), factors
+    )
+
+
+def symmetrised(tensor: np.ndarray) -> np.ndarray:
+    """The mean over all permutations of the modes."""
+    permutations = list(itertools.permutations(range(tensor.ndim)))
+    return np.sum([np.transpose(tensor, p) for p in permutations], axis=0) / len(permutations)
+
+
+def project_tucker(
+    array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool = True
+) -> Projected:
+    """Nearly the nearest tensor whose unfoldings have that rank, shrunk if it is noisy.
+
+    Along every mode a direction keeps the fraction ``1 - (edge / value)^2`` of its singular value,
+    what Wiener's filter leaves of a signal in noise of the edge's size: the first value that is
+    left out. So the directions that a generous rank adds are small.
+    """
+    order = array.ndim
+    if symmetric:
+        array = symmetrised(array)
+    bases = tuple(_leading(unfolded(array, mode), rank) for mode in range(order))
+    shares = [np.ones(basis.shape[1]) for basis in bases]
+    for _ in range(_SWEEPS):
+        for mode in range(order):
+            basis, shares[mode] = _shrunk(unfolded(multiplied(array, bases, mode), mode), rank)
+            if symmetric:
+                bases, shares = (basis,) * order, [shares[mode]] * order
+                break
+            bases = (*bases[:mode], basis, *bases[mode + 1 :])
+    core = multiplied(array, bases)
+    if noisy:
+        core = multiplied(core, tuple(np.diag(share) for share in shares))
+    dense = multiplied(core, tuple(basis.T for basis in bases))
+    return Projected(dense, DensePoint(dense), Tucker(core, bases))
+
+
+def _leading(matrix: np.ndarray, rank: int) -> np.ndarray:
+    """Left singular vectors, from the small Gram matrix: accuracy is not the point here."""
+    return np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :rank]
+
+
+def _shrunk(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leading left singular vectors, and what is left of each."""
+    squares, vectors = np.linalg.eigh(matrix @ matrix.T)
+    squares, vectors = np.maximum(squares[::-1], 0), vectors[:, ::-1]
+    edge = squares[rank] if rank < len(squares) else 0.0
+    kept = squares[:rank]
+    return vectors[:, :rank], 1 - edge / np.where(kept > 0, kept, 1)
+
+
+def simultaneous_diagonalisation(
+    core: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Factors of ``count`` terms by Jennrich's algorithm (Harshman, 1970).
+
+    Two random combinations of slices are ``A D B'`` and ``A E B'``, D and E diagonal; the columns
+    of A are the eigenvectors of one times the inverse of the other. Knowing A, what belongs to
+    each of its columns is a tensor of rank one. Exact if there are ``count`` terms and the
+    columns of the first two factors are independent.
+    """
+    slices = core.reshape(core.shape[0], core.shape[1], -1)
+    left = _leading(unfolded(slices, 0), count)
+    right = _leading(unfolded(slices, 1), count)
+    small = np.einsum("ijk,ia,jb->abk", slices, left, right)
+    one, other = np.moveaxis(small @ rng.standard_normal((small.shape[2], 2)), 2, 0)
+    first = left @ np.real(np.linalg.eig(one @ np.linalg.pinv(other))[1])
+    rest = np.linalg.pinv(first) @ unfolded(core, 0)
+    terms = [_rank_one(term.reshape(core.shape[1:])) for term in rest]
+    return first, *(np.stack(columns, axis=1) for columns in zip(*terms, strict=True))
+
+
+def _rank_one(tensor: np.ndarray) -> list[np.ndarray]:
+    """Vectors whose outer product is near a tensor of rank one; the first has its size."""
+    vectors = [_leading(unfolded(tensor, mode), 1)[:, 0] for mode in range(tensor.ndim)]
+    size = float(multiplied(tensor, tuple(v[:, None] for v in vectors)).reshape(()))
+    return [size * vectors[0], *vectors[1:]]
+
+
+def balanced(factors: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """The same terms, every factor's column with the same norm."""
+    norms = np.array([np.linalg.norm(factor, axis=0) for factor in factors])
+    shared = np.prod(norms, axis=0) ** (1 / len(factors))
+    return tuple(
+        factor * (shared / np.where(norm > 0, norm, 1))
+        for factor, norm in zip(factors, norms, strict=True)
+    )
+
+
+def symmetric_terms(factors: tuple[np.ndarray, ...], core: np.ndarray) -> np.ndarray:
+    """The columns whose powers are nearest to these terms; a power that cannot be is zero.
+
+    Of even order all powers are positive, so a negative term has none.
+    """
+    order = len(factors)
+    vectors = factors[0] / np.maximum(np.linalg.norm(factors[0], axis=0), np.finfo(float).tiny)
+    weights = np.linalg.lstsq(_terms((vectors,) * order), core.ravel(), rcond=None)[0]
+    if order % 2 == 0:
+        weights = np.maximum(weights, 0)
+    return vectors * np.sign(weights) * np.abs(weights) ** (1 / order)
