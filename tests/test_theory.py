@@ -222,7 +222,11 @@ def test_a_local_prediction_is_checked_about_the_parameters_too():
     verdict = theory.check(run, problem, truth, prediction)
     assert verdict, str(verdict)
     run = theory.follow(problem, prediction.method(), far, max_steps=20)
-    assert {"start", "distance"} <= theory.check(run, problem, truth, prediction).kinds
+    assert theory.check(run, problem, truth, prediction).kinds == {"start"}
+    run = theory.follow(problem, prediction.method(), near, max_steps=20)
+    strayed = tuple(np.concatenate([u[:-1], u[-1:] + 1]) for u in run.iterates)
+    run = dataclasses.replace(run, iterates=strayed)
+    assert {"distance", "rate"} <= theory.check(run, problem, truth, prediction).kinds
 
 
 # --- the checks can fail ---
@@ -357,7 +361,7 @@ def test_the_page_on_theory_prints_what_it_says():
         kind: re.findall(rf"```{kind}\n(.*?)```", THEORY_PAGE.read_text(), re.DOTALL)
         for kind in ("python", "text")
     }
-    assert len(blocks["python"]) == len(blocks["text"]) == 5
+    assert len(blocks["python"]) == len(blocks["text"]) == 6
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "\n".join(blocks["python"])],
         capture_output=True,

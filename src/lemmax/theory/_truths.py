@@ -1,7 +1,7 @@
 """Linear algebra of a truth, given by its parameters."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from .._dtype import precision_context, to_device
 from .._typing import Parameters
+from ..losses import L1, Quantile
 from ..maps import AbstractMap
 from ..problem import Composite
 from .measure import dense_jacobian, require_concrete
@@ -59,13 +60,41 @@ def singular_value_at(map: AbstractMap, truth: Parameters, index: int) -> float:
     return float(values[index - 1])
 
 
-def at_truth(problem: Composite, truth: Parameters) -> tuple[np.ndarray, float, float]:
+class AtTruth(NamedTuple):
+    """What a problem looks like at its truth."""
+
+    residual: np.ndarray
+    """In one vector."""
+    value: float
+    """Of the objective."""
+    size: float
+    """The norm of the point."""
+    tolerance: float
+    """Residuals up to this are none."""
+
+
+def at_truth(problem: Composite, truth: Parameters) -> AtTruth:
     """Residual and objective at the truth, and the norm of its point."""
     problem.check_start(truth)
     with precision_context(problem, truth):
         found = _evaluate(problem, jax.tree.map(to_device, truth))
-        residual, value, size = (np.asarray(u, np.float64) for u in found)
-    return residual, float(value), float(size)
+        residual, value, size = (np.asarray(u) for u in found)
+    digits = 1e-6 if residual.dtype == np.float64 else 1e-4
+    residual = np.ravel(residual).astype(np.float64)
+    return AtTruth(residual, float(value), float(size), digits * float(size))
+
+
+def require_fit(problem: Composite, truth: Parameters) -> AtTruth:
+    """What is at the truth, or a sentence if most of the data are not those of the truth."""
+    found = at_truth(problem, truth)
+    # Absolute values forgive a minority of wrong measurements; other losses forgive none.
+    forgiven = 0.5 if isinstance(problem.loss, (L1, Quantile)) else 0.0
+    if np.mean(~(np.abs(found.residual) <= found.tolerance)) > forgiven:
+        raise ValueError(
+            "The data are not those of the truth. The theory is about exact data, or about the "
+            "loss L1 with a minority of the measurements corrupted."
+        )
+    return found
 
 
 @eqx.filter_jit

@@ -7,6 +7,7 @@ import numpy as np
 
 from .one_step import OneStep
 from .predict import Prediction
+from .trajectory import Trajectory
 
 RELATIVE = 1e-9
 """Relative rounding allowance in comparisons along a run."""
@@ -18,8 +19,8 @@ class Violation:
 
     step: int
     kind: str
-    """``start``, ``damping``, ``length``, ``rate``, ``progress``, ``linearisation`` or
-    ``movement``: the first three are hypotheses, the others conclusions."""
+    """``start``, ``damping``, ``length``, ``rate``, ``progress``, ``linearisation``, ``movement``
+    or ``distance``: the first three are hypotheses, the others conclusions."""
     message: str
 
 
@@ -65,7 +66,7 @@ def broken_hypotheses(
         ratios = dampings[:count] / errors[:count]
         # The damping is read off the objective and the error off the point: they round apart.
         apart = 1 + 1e-6 + slack / errors[:count]
-        for k in np.flatnonzero((ratios < low / apart) | (ratios > high * apart)):
+        for k in np.flatnonzero(~((ratios >= low / apart) & (ratios <= high * apart))):
             message = f"damping is {ratios[k]:.6g} times the error, outside [{low:.6g}, {high:.6g}]"
             found.append(_assumed(prediction, k, "damping", message))
         return found
@@ -77,10 +78,62 @@ def broken_hypotheses(
         "length": (lengths, prediction.scale * (np.ones(count) if constant else shrunk)),
     }
     for kind, (taken, wanted) in asked.items():
-        for k in np.flatnonzero(np.abs(taken[:count] / wanted - 1) > 1e-6):
+        for k in np.flatnonzero(~(np.abs(taken[:count] / wanted - 1) <= 1e-6)):
             message = f"the {kind} is {taken[k]:.6g}, not {wanted[k]:.6g}"
             found.append(_assumed(prediction, k, kind, message))
     return found
+
+
+def broken_lengths(
+    prediction: Prediction,
+    errors: np.ndarray,
+    lengths: np.ndarray,
+    values: np.ndarray,
+    assumed: list[Violation],
+) -> list[Violation]:
+    """Steps of a trace whose gamma was too large for certain.
+
+    A trace has no denominator. But where the other hypotheses hold, ``<P v, z - z*>`` is at least
+    three quarters of the gap, so every denominator is at least ``(3/4 gap / e)^2``. Local theorems
+    also ask for x to be near x*, which a trace does not tell.
+    """
+    if prediction.configuration != "polyak" or prediction.alignment.local:
+        return []
+    count = min(errors.size, lengths.size)
+    gaps = np.maximum(values[:count] - prediction.target, 0)
+    least = 9 / 16 * lengths[:count] * gaps / errors[:count] ** 2
+    spoken = errors[:count] <= prediction.radius
+    spoken[[violation.step for violation in assumed if violation.kind == "damping"]] = False
+    return [
+        _assumed(
+            prediction,
+            k,
+            "length",
+            f"gamma is at least {least[k]:.6g}, more than {prediction.scale:.6g}",
+        )
+        for k in np.flatnonzero(spoken & (least > prediction.scale * (1 + 1e-6)))
+    ]
+
+
+def broken_choices(prediction: Prediction, run: Trajectory, tolerance: float) -> list[Violation]:
+    """A Polyak step with another denominator, target or larger gamma than the theorem allows."""
+    scale, denominator, target = run.scale, run.denominator, run.target
+    if prediction.configuration != "polyak":
+        return []
+    if scale is None or denominator is None:
+        message = "the steps are not Polyak steps"
+    elif denominator is not prediction.denominator:
+        message = (
+            f"the denominators differ: the run divides by {_name(denominator)}, the prediction "
+            f"is about {_name(prediction.denominator)}; give predict that of the run"
+        )
+    elif target is not None and abs(target - prediction.target) > tolerance:
+        message = f"the target is {target:.6g}, but the value at the truth {prediction.target:.6g}"
+    elif scale > prediction.scale * (1 + 1e-6):
+        message = f"gamma is {scale:.6g}, more than {prediction.scale:.6g}"
+    else:
+        return []
+    return [_assumed(prediction, 0, "length", message)]
 
 
 def broken_progress(
@@ -108,7 +161,7 @@ def broken_rate(
 ) -> tuple[list[Violation], float]:
     """Where the promised bound is exceeded, and the largest ratio to it."""
     if not errors.size:
-        return [], 0.0
+        return [], float("nan")
     bounds = prediction.bound(np.arange(errors.size), float(errors[0]))
     found = [
         Violation(int(k), "rate", _exceeds(prediction.theorem, errors[k], bounds[k]))
@@ -117,17 +170,26 @@ def broken_rate(
     return found, float(np.max(errors / bounds))
 
 
-def broken_distance(prediction: Prediction, distances: np.ndarray) -> list[Violation]:
-    """Local theorems: x starts within epsilon/2 of x* and stays within epsilon."""
+def too_far(prediction: Prediction, distances: np.ndarray) -> list[Violation]:
+    """Local theorems: x is to start within epsilon/2 of x*."""
     near = prediction.parameter_radius
-    found = []
-    if distances[0] > near:
-        message = f"x0 is {distances[0]:.6g} away from the truth, more than {near:.6g}"
-        found.append(_assumed(prediction, 0, "start", message))
-    return found + [
-        Violation(int(k), "distance", _exceeds(prediction.theorem, distances[k], 2 * near))
-        for k in np.flatnonzero(distances > 2 * near)
+    if not distances[0] > near:
+        return []
+    message = f"x0 is {distances[0]:.6g} away from the truth, more than {near:.6g}"
+    return [_assumed(prediction, 0, "start", message)]
+
+
+def broken_distance(prediction: Prediction, distances: np.ndarray) -> list[Violation]:
+    """Local theorems: x stays within epsilon of x*."""
+    bound = 2 * prediction.parameter_radius
+    return [
+        Violation(int(k), "distance", _exceeds(prediction.theorem, distances[k], bound))
+        for k in np.flatnonzero(distances > bound)
     ]
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))
 
 
 def _assumed(prediction: Prediction, step: Any, kind: str, message: str) -> Violation:

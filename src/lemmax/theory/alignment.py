@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import check_real
 from .._typing import Parameters
 from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
+from ._parameters import as_parameters
 from ._truths import (
     ZERO_TRUTH,
     as_array,
@@ -17,6 +19,7 @@ from ._truths import (
     singular_value_at,
 )
 from .constants import jacobian_lipschitz, size_of
+from .measure import require_concrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,7 @@ def weak_alignment(map: AbstractMap, truth: Parameters) -> Alignment:
     ----------
     map : AbstractMap
         One of these three.
-    truth : array or tuple of arrays
+    truth : array, tuple of arrays or KruskalPoint
         Parameters x* of the truth z*. For `LowRank` the factors must have the same right
         singular vectors, as balanced factors do; the statement is then local to them.
 
@@ -75,7 +78,7 @@ def weak_alignment(map: AbstractMap, truth: Parameters) -> Alignment:
     >>> found.theorem, found.s(0.125), found.delta(0.125)
     ('Theorem 5.1', 0.125, 0.5)
     """
-    map.check_parameters(truth)
+    truth = _concrete(map, truth)
     if isinstance(map, Square):
         return _square(map, truth)
     if isinstance(map, PSD):
@@ -130,7 +133,10 @@ def strong_alignment(
     Theorem 5.16 proves that its constants R and C exist but not what they are, so delta(rho) = \
 rho/C and the radius about x* are not computable; give curvature=C and radius=R if you know them.
     """
-    map.check_parameters(truth)
+    truth = _concrete(map, truth)
+    for name, number in (("curvature", curvature), ("radius", radius)):
+        if number is not None:
+            check_real(0, open_low=True, **{name: number})
     if isinstance(map, Square):
         smallest = float(np.min(as_array(truth) ** 2))
         if not smallest > 0:
@@ -172,6 +178,11 @@ rho/C and the radius about x* are not computable; give curvature=C and radius=R 
         epsilon,
         "" if known else unknown,
     )
+
+
+def _concrete(map: AbstractMap, truth: Parameters) -> Any:
+    require_concrete(truth, "The theory of a problem")
+    return as_parameters(map, truth, "the truth")
 
 
 def _square(map: Square, truth: Any) -> Alignment:

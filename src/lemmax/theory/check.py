@@ -6,21 +6,28 @@ import jax
 import numpy as np
 
 from .._typing import Parameters
+from ..methods.steps import damped_norm, projected_norm, range_norm
 from ..problem import Composite
 from ..solve import Result
-from ._truths import at_truth
+from ._parameters import as_parameters
+from ._truths import AtTruth, require_fit
 from ._verdicts import (
     Violation,
+    broken_choices,
     broken_distance,
     broken_hypotheses,
+    broken_lengths,
     broken_progress,
     broken_rate,
     broken_steps,
+    too_far,
 )
 from .measure import require_concrete
 from .one_step import ROUNDING_UNITS
 from .predict import Prediction
 from .trajectory import Trajectory, errors_along, every_step
+
+_DENOMINATORS = (range_norm, damped_norm, projected_norm)
 
 # Errors below this many times the rounding level say nothing any more.
 _FLOOR = 100
@@ -28,16 +35,23 @@ _FLOOR = 100
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The outcome of `check`; true if nothing was violated."""
+    """The outcome of `check`; true if something was tested and nothing violated."""
 
     violations: list[Violation]
     steps: int
-    """Steps that were checked: those above the level of rounding."""
+    """Steps above the level of rounding."""
     worst_ratio: float
-    """Largest error divided by its bound; NaN without a prediction."""
+    """Largest error divided by its bound, as far as the hypotheses held; NaN if they never did,
+    or without a prediction."""
+    tested: int = 0
+    """Steps about which a theorem or Proposition 4.2 spoke, and whose outcome was compared."""
+    unmet: int = 0
+    """Steps at which their hypotheses failed, so that nothing is promised."""
+    notes: tuple[str, ...] = ()
+    """What could not be checked, in sentences."""
 
     def __bool__(self) -> bool:
-        return not self.violations
+        return self.tested > 0 and not self.violations
 
     @property
     def kinds(self) -> set[str]:
@@ -45,10 +59,24 @@ class Verdict:
         return {violation.kind for violation in self.violations}
 
     def __str__(self) -> str:
-        if not self.violations:
+        return " ".join([self._outcome(), *self.notes])
+
+    def _outcome(self) -> str:
+        if self.violations:
+            first, count = self.violations[0], len(self.violations)
+            many = f"{count} violations; the first" if count > 1 else "1 violation,"
+            return f"{many} at step {first.step}: {first.message}"
+        if not self.steps:
+            return "Nothing could be checked: there is no step above the level of rounding."
+        if not self.tested:
+            why = f": hypotheses failed at all of {self.steps} steps" if self.unmet else ""
+            return f"Nothing could be checked{why}."
+        if self.tested == self.steps:
             return f"All of {self.steps} steps kept to the theory."
-        first = self.violations[0]
-        return f"{len(self.violations)} violations; the first at step {first.step}: {first.message}"
+        return (
+            f"{self.tested} of {self.steps} steps could be checked and kept to the theory; at "
+            f"{self.unmet} its hypotheses failed."
+        )
 
 
 def check(
@@ -64,21 +92,23 @@ def check(
     Parameters
     ----------
     run : Result or Trajectory
-        A result needs the metric ``"error"``, a `lemmax.metrics.RelativeError` of the truth: its
-        trace has no iterates, so only its rate, its damping and the bound of Proposition 4.2
-        are checked. A trajectory from `follow` is checked in full.
+        A result needs a prediction and the metric ``"error"``, a `lemmax.metrics.RelativeError`
+        of the truth. Its trace has no iterates, so only its rate, its damping and the bound of
+        Proposition 4.2 are checked, and gamma is assumed to be small enough, unless the lengths
+        show that it is far too large. A trajectory from `follow` is checked in full.
     problem : Composite
         The problem.
-    truth : array or pytree of arrays
-        Parameters of the truth.
+    truth : array, pytree of arrays or KruskalPoint
+        Parameters of the truth, which must fit the data.
     prediction : Prediction, optional
-        From `predict`.
+        From `predict`. Without one, only Proposition 4.2 and Lemmas 3.1(3) and B.10 are checked.
     lipschitz : float, optional
         Lipschitz constant of the Jacobian, if the map's is not known.
 
     Returns
     -------
     Verdict
+        Conclusions are compared only where the hypotheses that were checked held.
 
     Examples
     --------
@@ -93,36 +123,88 @@ def check(
     All of 20 steps kept to the theory.
     """
     require_concrete((problem, truth), "check")
-    _, _, size = at_truth(problem, truth)
+    truth = as_parameters(problem.map, truth, "the truth")
+    there = require_fit(problem, truth)
     dtype = np.asarray(jax.tree.leaves(truth)[0]).dtype
-    rounding = ROUNDING_UNITS * float(np.finfo(dtype).eps) * size
+    rounding = ROUNDING_UNITS * float(np.finfo(dtype).eps) * there.size
     if isinstance(run, Trajectory):
         errors = errors_along(problem, run.iterates, truth)
         dampings, lengths, values = run.dampings, run.lengths, run.values
     else:
-        errors = _traced_errors(run) * size
+        errors = _traced_errors(run) * there.size
         columns = (run.trace.damping, run.trace.step, run.trace.value)
         dampings, lengths, values = (np.asarray(column) for column in columns)
     alive = ~(errors <= _FLOOR * rounding)  # an error that is not a number is no small one
     count = len(errors) if alive.all() else int(np.argmin(alive))
     errors = errors[:count]
-    checked = min(count, len(alive) - 1)
-    found = []
-    if isinstance(run, Trajectory) and run.denominator is not None:
-        found += broken_steps(every_step(problem, run, truth, lipschitz), checked)
-    worst = float("nan")
+    steps = min(count, len(alive) - 1)
+    dampings, lengths = dampings[:steps], lengths[:steps]
+    found: list[Violation] = []
+    notes: tuple[str, ...] = ()
+    tested = np.zeros(steps, bool)
+    examined, worst = False, float("nan")
+    if isinstance(run, Trajectory) and run.denominator in _DENOMINATORS:
+        each = every_step(problem, run, truth, lipschitz)
+        found += broken_steps(each, steps)
+        tested |= np.asarray(each.hypotheses_held)[:steps]
+        examined = True
+        spoken = np.isfinite(each.linearisation_bound[:steps])
+        if np.any(spoken & ~tested):
+            notes = (_LEMMA.format(int(np.sum(spoken))),)
+    elif prediction is None:
+        notes = (_NO_PREDICTION if isinstance(run, Trajectory) else _RESULT_ALONE,)
     if prediction is not None:
-        found += broken_hypotheses(
-            prediction, errors, dampings[:checked], lengths[:checked], rounding
-        )
+        _require_same_truth(prediction, there)
+        assumed = broken_hypotheses(prediction, errors, dampings, lengths, rounding)
+        distances = None
         if isinstance(run, Trajectory):
-            found += _broken_choices(prediction, run)
-            found += broken_distance(prediction, _distances(run.iterates, truth)[: checked + 1])
+            distances = _distances(run.iterates, truth)[: steps + 1]
+            assumed += broken_choices(prediction, run, there.tolerance)
+            assumed += too_far(prediction, distances)
         else:
-            found += broken_progress(prediction, errors, lengths, values, rounding)
-        too_slow, worst = broken_rate(prediction, errors, rounding)
-        found += too_slow
-    return Verdict(sorted(found, key=lambda violation: violation.step), checked, worst)
+            assumed += broken_lengths(prediction, errors, lengths, values, assumed)
+            if prediction.configuration == "polyak":
+                notes = (_NO_GAMMA.format(prediction.scale),)
+        # The promise is about the iterates up to the first step that was not as it should be.
+        kept = min((violation.step for violation in assumed), default=steps)
+        found += assumed
+        if kept:
+            too_slow, worst = broken_rate(prediction, errors[: kept + 1], rounding)
+            found += too_slow
+            if distances is None:
+                found += broken_progress(prediction, errors[: kept + 1], lengths, values, rounding)
+            else:
+                found += broken_distance(prediction, distances[: kept + 1])
+        tested[:kept] = True
+        examined = True
+    return Verdict(
+        sorted(found, key=lambda violation: violation.step),
+        steps,
+        worst,
+        tested=int(np.sum(tested)),
+        unmet=int(np.sum(~tested)) if examined else 0,
+        notes=notes,
+    )
+
+
+_NO_PREDICTION = (
+    "Without a prediction only Polyak steps with a denominator of lemmax.steps are checked."
+)
+_RESULT_ALONE = "A Result is checked against a prediction: give one, or use theory.follow."
+_LEMMA = "Lemma 3.1(3), which asks for no more than damping, was checked at {} steps."
+_NO_GAMMA = (
+    "A Result does not tell gamma (nor x): only one far above its cap of {:.6g} is found; "
+    "theory.follow checks it."
+)
+
+
+def _require_same_truth(prediction: Prediction, there: AtTruth) -> None:
+    allowed = there.tolerance + 1e-6 * abs(prediction.target)
+    if abs(there.value - prediction.target) > allowed:
+        raise ValueError(
+            f"The prediction is about another problem or truth: its value at the truth is "
+            f"{prediction.target:.6g}, and here it is {there.value:.6g}."
+        )
 
 
 def _traced_errors(run: Result) -> np.ndarray:
@@ -132,19 +214,6 @@ def _traced_errors(run: Result) -> np.ndarray:
             "metrics={'error': lm.metrics.RelativeError(truth)}, or use theory.follow."
         )
     return np.asarray(run.trace.metrics["error"])[: int(run.steps) + 1]
-
-
-def _broken_choices(prediction: Prediction, run: Trajectory) -> list[Violation]:
-    """A Polyak step with another denominator or a larger gamma than the theorem allows."""
-    if prediction.configuration != "polyak":
-        return []
-    if run.scale is None or run.denominator is not prediction.denominator:
-        message = "the steps are not Polyak steps with the denominator of the prediction"
-    elif run.scale > prediction.scale * (1 + 1e-6):
-        message = f"gamma is {run.scale:.6g}, more than {prediction.scale:.6g}"
-    else:
-        return []
-    return [Violation(0, "length", f"{prediction.theorem} does not apply: {message}.")]
 
 
 def _distances(iterates: Parameters, truth: Parameters) -> np.ndarray:

@@ -11,7 +11,8 @@ from .._dtype import precision_context
 from .._typing import Parameters
 from ..losses import L1, L2, SquaredL2
 from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
-from ..operators import Dense, Identity
+from ..operators import Dense, Identity, SymmetricDense
+from ..operators.symmetric import distinct_entries
 from ..problem import Composite
 from .isometry import estimate_isometry
 from .measure import flatten, require_concrete
@@ -86,6 +87,13 @@ class OuterConstants:
     estimated: bool = False
     """Whether they come from `estimate_isometry`, and so may be too favourable."""
 
+    def __post_init__(self):
+        if not 0 < self.lower <= self.upper < math.inf:
+            raise ValueError(
+                "Growth constants must be positive and finite, the lower one at most the upper; "
+                f"got lower={self.lower} and upper={self.upper}."
+            )
+
     @property
     def tolerance(self) -> float:
         """The rho at which the theorems use alignment: ``mu/(8L)`` or ``alpha/(16 beta)``."""
@@ -116,10 +124,11 @@ def outer_constants(
     problem : Composite
         The problem.
     corrupted : array of ints, optional
-        Positions of corrupted measurements, for the loss `L1`.
+        Positions of corrupted measurements, for the loss `L1` and matrix and CP maps.
     rigorous : bool
-        For `Dense` sensing with more measurements than entries: take the singular values of the
-        whole array instead of estimates. They are valid for directions of every rank.
+        For `Dense` or `SymmetricDense` sensing with more measurements than entries: take the
+        singular values of the whole array instead of estimates. They are valid for directions
+        of every rank; for symmetric maps, for all symmetric ones.
     samples, seed : int
         Of `estimate_isometry`.
 
@@ -145,18 +154,26 @@ def outer_constants(
     (2.0, 4.0, False)
     """
     loss, operator, map = problem.loss, problem.operator, problem.map
-    if corrupted is not None and not isinstance(loss, L1):
-        raise ValueError(f"Corrupted measurements need the loss L1; this is {type(loss).__name__}.")
+    check_corrupted(problem, corrupted)
     if corrupted is None and isinstance(operator, Identity):
         return _of_loss(problem, _observations(problem), 1.0, 1.0)
     whole = isinstance(map, Square) or rigorous
-    if corrupted is None and whole and isinstance(operator, Dense):
-        measurements, entries = operator.matrix.shape
-        values = np.linalg.svd(np.asarray(operator.matrix), compute_uv=False)
+    if corrupted is None and whole and isinstance(operator, (Dense, SymmetricDense)):
+        matrix = _on_an_orthonormal_basis(operator, symmetric=bool(map.symmetric))
+        measurements, entries = matrix.shape
+        values = np.linalg.svd(matrix, compute_uv=False)
         lowest = float(values[-1]) if len(values) == entries else 0.0
         return _of_loss(problem, measurements, lowest, float(values[0]))
     if rigorous:
-        raise ValueError("Rigorous constants need the operator Dense and no corrupted data.")
+        raise ValueError(
+            "Rigorous constants need the operator Dense or SymmetricDense and no corrupted data."
+        )
+    if corrupted is not None and not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
+        raise ValueError(
+            "What corrupted measurements do to the constants is estimated for PSD, LowRank, "
+            f"SymmetricCP and CP, and not known for {type(map).__name__}; predict takes your own "
+            "as constants=..."
+        )
     if loss.weights is not None:
         raise ValueError("Sensing constants are known for losses without weights.")
     if not isinstance(loss, (L1, L2, SquaredL2)):
@@ -168,6 +185,27 @@ def outer_constants(
         roots = math.sqrt(found.lower), math.sqrt(found.upper)
         return _positive(False, *roots, estimated=True)
     return _positive(False, found.omega0, found.omega2, estimated=True)
+
+
+def check_corrupted(problem: Composite, corrupted: Any) -> None:
+    """Raise a sentence if the loss forgives no corrupted measurements."""
+    if corrupted is not None and not isinstance(problem.loss, L1):
+        name = type(problem.loss).__name__
+        raise ValueError(f"Corrupted measurements need the loss L1; this is {name}.")
+
+
+def _on_an_orthonormal_basis(operator: Dense | SymmetricDense, *, symmetric: bool) -> np.ndarray:
+    """The operator as a matrix, on all arrays or on the symmetric ones.
+
+    An entry that recurs n times among the distinct ones belongs to a basis array of norm sqrt(n).
+    """
+    if isinstance(operator, Dense):
+        matrix = np.asarray(operator.matrix)
+        if not symmetric:
+            return matrix
+        operator = SymmetricDense(matrix.reshape(len(matrix), *operator.shape))
+    _, recurs = distinct_entries(operator.dim, operator.order)
+    return np.asarray(operator.packed) * np.sqrt(recurs)
 
 
 _UNKNOWN = (

@@ -1,6 +1,7 @@
 """Restricted isometry of a measurement operator, estimated on low-rank directions."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._checks import check_positive, check_whole
 from .._dtype import precision_context
 from ..maps import CP, PSD, AbstractMap, LowRank, SymmetricCP
 from ..operators import AbstractOperator
 from ._directions import climb_all, measure_all, random_directions
+from ._parameters import corrupted_positions
 
 # For each constant the climb starts from this many of the most extreme samples.
 _STARTS = 8
@@ -102,8 +105,22 @@ def estimate_isometry(
             f"Random low-rank directions are known for PSD, LowRank, SymmetricCP and CP, not for "
             f"{type(map).__name__}."
         )
-    rank = 4 * map.rank if rank is None else rank
+    check_positive(samples=samples)
+    check_whole(0, refinements=refinements)
+    if operator.point_shape not in (None, map.shape):
+        raise ValueError(
+            f"The operator measures points of shape {operator.point_shape}, but the map's have "
+            f"shape {map.shape}."
+        )
     order = len(map.shape)
+    # No matrix has more; the largest rank of a tensor is not known in general.
+    most = min(map.shape) if order == 2 else math.inf
+    if rank is None:
+        rank = 4 * map.rank
+    else:
+        check_positive(rank=rank)
+        if rank > most:
+            raise ValueError(f"Matrices of shape {map.shape} have rank at most {most}; got {rank}.")
     sample = random_directions(np.random.default_rng(seed), map, rank, samples)
     with precision_context(sample):
         sample = jax.tree.map(jnp.asarray, sample)
@@ -125,7 +142,7 @@ def estimate_isometry(
         omega0=-omega0,
         omega1=-omega1,
         omega2=omega2,
-        rank=rank,
+        rank=int(min(rank, most)),
         samples=samples,
         refinements=refinements,
     )
@@ -135,7 +152,7 @@ def _criteria(measurements: int, corrupted: Any) -> np.ndarray:
     """What to make large, a row each: coefficients of ``|a|_2`` and of the entries of ``|a|``."""
     signs = np.ones(measurements)
     if corrupted is not None:
-        signs[np.asarray(corrupted)] = -1.0
+        signs[corrupted_positions(corrupted, measurements)] = -1.0
     ones, zeros = np.ones(measurements), np.zeros(measurements)
     lengths = [1.0, -1.0, 0.0, 0.0, 0.0]
     return np.column_stack([lengths, np.stack([zeros, zeros, ones, -ones, -signs])])

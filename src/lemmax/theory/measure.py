@@ -13,11 +13,13 @@ from .._tree import is_traced
 from .._typing import AnyArray, Parameters, RealLike, RealScalar
 from ..maps import AbstractMap
 from ..points import AbstractPoint
+from ._parameters import as_parameters
 
 SIZE_LIMIT = 4_000_000
 """Most entries of a Jacobian that is formed: the singular values of more take minutes."""
 
 
+@keeps_float64
 def dense_jacobian(map: AbstractMap, x: Parameters) -> Array:
     """The Jacobian of a map by automatic differentiation, independent of its closed forms.
 
@@ -41,7 +43,7 @@ def dense_jacobian(map: AbstractMap, x: Parameters) -> Array:
     [[2. 0.]
      [0. 6.]]
     """
-    flat, unravel = ravel_pytree(jax.tree.map(to_device, x))
+    flat, unravel = ravel_pytree(jax.tree.map(to_device, as_parameters(map, x, "x")))
 
     def value(parameters: Array) -> Array:
         return flatten(map(unravel(parameters)).dense())
@@ -60,11 +62,21 @@ def flatten(tree: Any) -> Array:
     return ravel_pytree(tree)[0]
 
 
-def dense_point(z: Any) -> Array:
-    """The entries of a point, or of whatever a user gives for one, in one vector."""
-    if isinstance(z, AbstractPoint):
-        return flatten(z.dense())
-    return flatten(jax.tree.map(to_device, z))
+def dense_point(z: AbstractPoint) -> Array:
+    """The entries of a point, in one vector."""
+    return flatten(z.dense())
+
+
+def _entries_like(point: Any, z_star: Any) -> Array:
+    """The entries of z*, or a sentence if it is not of the point's shape."""
+    if isinstance(z_star, AbstractPoint):
+        z_star = z_star.dense()
+    plain = isinstance(point, jax.Array)
+    entries = to_device(z_star) if plain else jax.tree.map(to_device, z_star)
+    wanted, shape = jax.tree.map(jnp.shape, point), jax.tree.map(jnp.shape, entries)
+    if shape != wanted:
+        raise ValueError(f"The map's points have shape {wanted}, but z_star has {shape}.")
+    return flatten(entries)
 
 
 def left_singular(jacobian: Array) -> tuple[Array, Array]:
@@ -125,7 +137,7 @@ def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredA
     x : array or pytree of arrays
         The point's parameters.
     z_star : AbstractPoint or array
-        The point to be found.
+        The point to be found, of the same shape as the map's points.
 
     Returns
     -------
@@ -140,9 +152,10 @@ def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredA
     >>> print(jnp.round(found.relative_tails, 3), found.aligned_index(0.125, 0.125))
     [0.048 0.   ] 1
     """
-    x = jax.tree.map(to_device, x)
+    x = jax.tree.map(to_device, as_parameters(map, x, "x"))
     left, values = left_singular(dense_jacobian(map, x))
-    difference = dense_point(map(x)) - dense_point(z_star)
+    point = map(x).dense()
+    difference = flatten(point) - _entries_like(point, z_star)
     coordinates = left.T @ difference
     # From the complement inwards, so that a small tail is not a difference of large numbers.
     beyond = difference - left @ coordinates

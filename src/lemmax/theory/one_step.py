@@ -8,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._checks import check_real
 from .._dtype import keeps_float64, to_device
-from .._tree import tree_move, tree_norm
+from .._tree import is_traced, tree_move, tree_norm
 from .._typing import AnyArray, Parameters, RealLike, RealScalar
 from ..maps import Projections
 from ..methods.steps import damped_norm, projected_norm, range_norm
 from ..problem import Composite
+from ._parameters import as_parameters
+from ._truths import require_fit
 from .constants import jacobian_lipschitz
 from .measure import dense_jacobian, dense_point, flatten, left_singular
 
@@ -55,7 +58,7 @@ class OneStep(NamedTuple):
     @property
     def hypotheses_held(self) -> Truth:
         """Whether Proposition 4.2 speaks about this step at all."""
-        small = self.scale <= self.cap * (1 + 1e-12)
+        small = (self.scale > 0) & (self.scale <= self.cap * (1 + 1e-12))
         return small & (self.aiming <= self.gap / 4 + 1e-12 * self.gap)
 
     @property
@@ -106,12 +109,13 @@ def one_step(
         Where the step starts.
     damping, scale : float
         Its damping and the factor gamma of its Polyak length.
-    truth : array or pytree of arrays
-        Parameters of the truth.
+    truth : array, pytree of arrays or KruskalPoint
+        Parameters of the truth, which must fit the data.
     denominator : callable
         `range_norm`, `damped_norm` or `projected_norm` of `lemmax.steps`; each has its own cap
         on gamma, with ``C_lb = damping / e``: ``C_lb / L_F``, a quarter of that, and that times
-        ``|P v|^2 / |Pi v|^2``.
+        ``|P v|^2 / |Pi v|^2``. The default is that of `lemmax.steps.Polyak`; that of `predict`
+        is the paper's, `range_norm`, with the fourfold cap.
     lipschitz : float, optional
         ``L_F``; that of the map if not given.
     arrived : array or pytree of arrays, optional
@@ -130,6 +134,37 @@ def one_step(
     ...                           truth=jnp.array([1.0, 0.0]))
     >>> bool(step.hypotheses_held), bool(step.progress_held), bool(step.violated)
     (True, True, False)
+    """
+    check_real(0, open_low=True, scale=scale)
+    check_real(0, damping=damping)
+    truth = as_parameters(problem.map, truth, "the truth")
+    x = as_parameters(problem.map, x, "x")
+    if arrived is not None:
+        arrived = as_parameters(problem.map, arrived, "arrived")
+    if not is_traced((problem, truth)):
+        with jax.ensure_compile_time_eval():  # numbers stay numbers even while x is traced
+            require_fit(problem, truth)
+    return held_against(
+        problem, x, damping, scale, truth, denominator, lipschitz, arrived=arrived, length=None
+    )
+
+
+def held_against(
+    problem: Composite,
+    x: Parameters,
+    damping: RealLike,
+    scale: RealLike,
+    truth: Parameters,
+    denominator: Callable[[Projections], RealScalar],
+    lipschitz: RealLike | None,
+    *,
+    arrived: Parameters | None,
+    length: RealLike | None,
+) -> OneStep:
+    """`one_step` without its checks, and for a step of a known length, if one is given.
+
+    The length decides what gamma was: a rule that aims at a wrong target has another one than
+    its scale.
     """
     map = problem.map
     x, truth = jax.tree.map(to_device, (x, truth))
@@ -150,7 +185,12 @@ def one_step(
         damped=jnp.sum(kept * coordinates**2),
         projected=jnp.sum(kept**2 * coordinates**2),
     )
-    length = scale * gap / _positive(denominator(projections))
+    if length is None:
+        length = jnp.asarray(scale * gap / _positive(denominator(projections)))
+    else:
+        taken = length * denominator(projections) / _positive(gap)
+        # Near the truth the gap has few digits: within a thousandth the two are the same.
+        scale = jnp.where(jnp.abs(taken - scale) <= 1e-3 * scale, scale, taken)
     if arrived is None:
         found = map.precondition(x, damping, evaluation.covector)
         own = scale * gap / _positive(denominator(found.projections))

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from ..methods import steps as step_rules
 from ..operators import Identity
 from ..problem import Composite
 from ._guarantees import constant, geometric, polyak
+from ._parameters import as_parameters, corrupted_positions
 from ._truths import at_truth
 from .alignment import Alignment, strong_alignment, weak_alignment
-from .constants import OuterConstants, outer_constants
+from .constants import OuterConstants, check_corrupted, outer_constants
 from .measure import require_concrete
 from .oracle import ProportionalToError
 
-Configuration = Literal["polyak", "geometric", "constant"]
+_CONFIGURATIONS = ("polyak", "geometric", "constant")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Prediction:
     """Gamma: of the Polyak step, or the first or the constant length."""
     radius: float
     contraction: float
-    """Factor of e per step."""
+    """The q of the promise: ``e_k <= e_0 q^k`` for Polyak steps, ``radius * q^k`` for others."""
     parameter_radius: float = math.inf
     damping_range: tuple[float, float] | None = None
     """C_lb and C_ub, Polyak only: the damping is to stay between these multiples of e."""
@@ -80,16 +81,32 @@ class Prediction:
         if math.isfinite(self.parameter_radius):
             near = f" and |x0 - x*| <= {self.parameter_radius:.3g}"
         return (
-            f"{self.theorem}{about}: from an error of at most {self.radius:.3g}{near}, the error "
-            f"falls by the factor {self.contraction:.9g} per step, or faster."
+            f"{self.theorem}{about}: from an error of at most {self.radius:.3g}{near}, "
+            f"{self._promise()}"
         )
+
+    def _promise(self) -> str:
+        if self.contraction == 1:
+            low, high = self.constants.lower, self.constants.upper
+            return (
+                "no rate is promised: the factor per step rounds to 1, because the constants of "
+                f"the outer function, {low:.3g} and {high:.3g}, are so far apart."
+            )
+        factor = f"{self.contraction:.9g}"
+        if factor == "1":
+            factor = f"1 - {1 - self.contraction:.3g}"
+        if self.configuration == "polyak":
+            return f"the error falls by the factor {factor} per step, or faster."
+        if "-" in factor:
+            factor = f"({factor})"
+        return f"the error after k steps is at most {self.radius:.3g} * {factor}^k."
 
 
 def predict(
     problem: Composite,
     truth: Parameters,
     *,
-    configuration: Configuration = "polyak",
+    configuration: str = "polyak",
     denominator: Callable[[Projections], Any] = step_rules.range_norm,
     alignment: Alignment | None = None,
     constants: OuterConstants | None = None,
@@ -102,18 +119,22 @@ def predict(
     ----------
     problem : Composite
         The problem.
-    truth : array or pytree of arrays
-        Parameters of the truth.
+    truth : array, pytree of arrays or KruskalPoint
+        Parameters of the truth, which must fit the data; for matrix and CP maps also a point
+        with factors, such as the ``truth`` of an instance.
     configuration : {'polyak', 'geometric', 'constant'}
         Which steps: the paper's Configurations 1, 2 (sharp losses) and 3 (quadratic losses).
     denominator : callable
-        Of the Polyak step: `range_norm` (the paper's), `damped_norm` or `projected_norm`.
+        Of the Polyak step: `range_norm` (the paper's), `damped_norm` or `projected_norm`. The
+        default of `lemmax.steps.Polyak` and of `one_step` is `damped_norm`, with a quarter of
+        the cap on gamma.
     alignment : Alignment, optional
         That of the map; weak alignment if it is proved, else strong, if not given.
     constants : OuterConstants, optional
         Those of the outer function; computed or estimated if not given.
     corrupted : array of ints, optional
-        Positions of corrupted measurements, for the loss `L1`.
+        Positions of corrupted measurements, for the loss `L1` and matrix and CP maps; for other
+        maps their effect on the constants is not known, and ``constants`` must be given.
     seed : int
         Of the estimates of constants for sensing.
 
@@ -132,6 +153,12 @@ def predict(
 per step, or faster.
     """
     require_concrete((problem, truth), "predict")
+    if configuration not in _CONFIGURATIONS:
+        raise ValueError(
+            f"configuration must be 'polyak', 'geometric' or 'constant'; got {configuration!r}."
+        )
+    check_corrupted(problem, corrupted)
+    truth = as_parameters(problem.map, truth, "the truth")
     target = _value_at_truth(problem, truth, corrupted)
     if alignment is None:
         tensor = isinstance(problem.map, (SymmetricCP, CP))
@@ -140,6 +167,12 @@ per step, or faster.
         raise ValueError(alignment.unknown)
     if constants is None:
         constants = outer_constants(problem, corrupted=corrupted, seed=seed)
+    elif constants.quadratic != problem.loss.quadratic:
+        kinds = {True: "quadratic", False: "sharp"}
+        raise ValueError(
+            f"The constants are {kinds[constants.quadratic]}, but the loss "
+            f"{type(problem.loss).__name__} is {kinds[problem.loss.quadratic]}."
+        )
     parameters: dict[str, Any] = {"target": target}
     if configuration == "polyak":
         parameters |= polyak(constants, alignment, denominator)
@@ -168,16 +201,16 @@ per step, or faster.
 
 
 def _value_at_truth(problem: Composite, truth: Parameters, corrupted: Any) -> float:
-    residual, value, size = at_truth(problem, truth)
-    sound = np.ones(residual.size, bool)
+    found = at_truth(problem, truth)
+    sound = np.ones(found.residual.size, bool)
     if corrupted is not None:
-        sound[np.asarray(corrupted)] = False
-    if np.max(np.abs(np.ravel(residual))[sound], initial=0.0) > 1e-6 * size:
+        sound[corrupted_positions(corrupted, sound.size)] = False
+    if np.max(np.abs(found.residual)[sound], initial=0.0) > found.tolerance:
         raise ValueError(
             "The data are not those of the truth. The theory is about exact data, or about the "
             "loss L1 with some measurements corrupted: name their positions as corrupted=..."
         )
-    return value
+    return found.value
 
 
 def _theorem(configuration: str, quadratic: bool, alignment: Alignment) -> str:

@@ -16,7 +16,7 @@ from ..methods.steps import Polyak
 from ..problem import Composite
 from ..solve import solve
 from .constants import jacobian_lipschitz
-from .one_step import OneStep, one_step
+from .one_step import OneStep, held_against
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Trajectory:
     scale: float | None = None
     """Gamma of the Polyak step; None for other step rules."""
     denominator: Callable[..., Any] | None = None
+    """Of the Polyak step."""
+    target: float | None = None
     """Of the Polyak step."""
 
 
@@ -88,6 +90,7 @@ def follow(
         values=np.asarray(result.trace.value),
         scale=float(rule.scale) if polyak else None,
         denominator=rule.denominator if polyak else None,
+        target=float(rule.target) if polyak else None,
     )
 
 
@@ -100,32 +103,35 @@ def errors_along(problem: Composite, iterates: Parameters, truth: Parameters) ->
 
 
 @eqx.filter_jit
-def _steps(problem, truth, lipschitz, denominator, scale, dampings, before, after) -> OneStep:
-    def one(damping, x, arrived):
-        return one_step(
+def _steps(problem, truth, lipschitz, denominator, scale, dampings, lengths, before, after):
+    def one(damping, length, x, arrived):
+        return held_against(
             problem,
             x,
-            damping=damping,
-            scale=scale,
-            truth=truth,
-            denominator=denominator,
-            lipschitz=lipschitz,
+            damping,
+            scale,
+            truth,
+            denominator,
+            lipschitz,
             arrived=arrived,
+            length=length,
         )
 
-    return jax.vmap(one)(dampings, before, after)
+    return jax.vmap(one)(dampings, lengths, before, after)
 
 
 def every_step(
     problem: Composite, run: Trajectory, truth: Parameters, lipschitz: float | None
 ) -> OneStep:
-    """`one_step` along the run, each step to where the run really went."""
+    """`one_step` along the run, each step of its own length and to where the run really went."""
     constant = jacobian_lipschitz(problem.map, truth) if lipschitz is None else lipschitz
     before = jax.tree.map(lambda u: u[:-1], run.iterates)
     after = jax.tree.map(lambda u: u[1:], run.iterates)
     with precision_context(run.iterates):
-        arrays = jax.tree.map(to_device, (truth, run.dampings, before, after))
-        truth, dampings, before, after = arrays
+        arrays = (truth, run.dampings, run.lengths, before, after)
+        truth, dampings, lengths, before, after = jax.tree.map(to_device, arrays)
         scale = jnp.asarray(run.scale, dampings.dtype)
-        found = _steps(problem, truth, constant, run.denominator, scale, dampings, before, after)
+        found = _steps(
+            problem, truth, constant, run.denominator, scale, dampings, lengths, before, after
+        )
         return jax.tree.map(np.asarray, found)
