@@ -1,6 +1,13 @@
 """What figures 5 and 6 share: LMM, Gauss-Newton and the subgradient method, geometric steps."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
 import lemmax as lm
+
+from ..harness import Lane, Outcome, Settings, Table, Watch, error_of, out_of_reach, run_together
 
 METHODS = ("LMM", "Gauss-Newton", "subgradient")
 
@@ -15,3 +22,42 @@ def geometric_method(
     if name == "Gauss-Newton":
         return lm.methods.gauss_newton(steps)
     return lm.methods.subgradient(steps)
+
+
+def run_trials(
+    watch: Watch,
+    settings: Settings,
+    trials: Sequence[int],
+    lanes_of: Callable[[int], tuple[list[Lane], list[float]]],
+    judge: Callable[[np.ndarray], dict[str, Any]],
+) -> Outcome:
+    """Run the lanes of each trial together: one row per run.
+
+    Parameters
+    ----------
+    watch : callable
+        Told how far it is, in trials.
+    settings : dict
+        With ``steps``, the most of a run, and ``accuracy``, with which it is done.
+    trials : sequence of int
+        Their numbers.
+    lanes_of : callable
+        ``lanes_of(trial)`` gives the lanes and the decay of each.
+    judge : callable
+        What a row says beside the labels and the final error, from the errors of its run.
+    """
+    rows, seconds = [], 0.0
+    for done, trial in enumerate(trials):
+        lanes, decays = lanes_of(trial)
+        results = run_together(
+            lambda part, total, done=done: watch(done + part / total, len(trials)),
+            lanes,
+            settings["steps"],
+            every=50,
+            stop=out_of_reach(settings["accuracy"], decays),
+        )
+        seconds += results[0].seconds
+        for lane, result in zip(lanes, results, strict=True):
+            error = error_of(result)
+            rows.append({**lane.labels, **judge(error), "final_error": float(error[-1])})
+    return Outcome(Table.from_rows(rows), {"runs": len(rows), "seconds of the runs": seconds})

@@ -19,14 +19,11 @@ from ..harness import (
     Table,
     Watch,
     colour,
-    error_of,
-    out_of_reach,
     panels,
-    run_together,
     steps_to,
 )
 from ..instances import psd_sensing
-from ._sweep import METHODS, geometric_method
+from ._sweep import METHODS, geometric_method, run_trials
 
 _COMMON = {
     "dim": 30,
@@ -69,31 +66,15 @@ def jobs(settings: Settings, seed: int) -> list[Job]:
 
 
 def _job(settings: Settings, seed: int, rank: int, trials: range) -> Job:
+    def judge(error: np.ndarray) -> dict[str, Any]:
+        steps = steps_to(error, settings["accuracy"])
+        return {"steps": -1 if steps is None else steps}  # -1: never
+
     def work(watch: Watch) -> Outcome:
-        rows, seconds = [], 0.0
-        for done, trial in enumerate(trials):
-            lanes, decays = _lanes(settings, seed, rank, trial)
-            results = run_together(
-                lambda part, total, done=done: watch(done + part / total, len(trials)),
-                lanes,
-                settings["steps"],
-                every=50,
-                stop=out_of_reach(settings["accuracy"], decays),
-            )
-            seconds += results[0].seconds
-            for lane, result in zip(lanes, results, strict=True):
-                error = error_of(result)
-                steps = steps_to(error, settings["accuracy"])
-                rows.append(
-                    {
-                        **lane.labels,
-                        "trial": trial,
-                        # -1: never
-                        "steps": -1 if steps is None else steps,
-                        "final_error": float(error[-1]),
-                    }
-                )
-        return Outcome(Table.from_rows(rows), {"runs": len(rows), "seconds of the runs": seconds})
+        def lanes_of(trial: int) -> tuple[list[Lane], list[float]]:
+            return _lanes(settings, seed, rank, trial)
+
+        return run_trials(watch, settings, trials, lanes_of, judge)
 
     return Job(f"r={rank}-trials={trials.start}", work)
 
@@ -121,6 +102,7 @@ def _lanes(settings: Settings, seed: int, rank: int, trial: int) -> tuple[list[L
                         "condition": condition,
                         "decay": decay,
                         "first_step": first_step,
+                        "trial": trial,
                     }
                     method = geometric_method(name, first_step, decay, settings["damping"])
                     lanes.append(Lane(labels, instance, method))

@@ -20,13 +20,10 @@ from ..harness import (
     Settings,
     Table,
     Watch,
-    error_of,
-    out_of_reach,
     panels,
-    run_together,
 )
 from ..instances import Instance, psd_sensing
-from ._sweep import METHODS, geometric_method
+from ._sweep import METHODS, geometric_method, run_trials
 
 _COMMON = {
     "dim": 30,
@@ -102,26 +99,16 @@ def _job(
     part: str,
     contestants: Sequence[Contestant],
 ) -> Job:
-    decay, accuracy = settings["decay"], settings["accuracy"]
+    def judge(error: np.ndarray) -> dict[str, Any]:
+        # A run that has got there is stopped at the next look, at most 50 steps later.
+        return {"success": int(np.min(error) <= settings["accuracy"])}
 
     def work(watch: Watch) -> Outcome:
-        rows, seconds = [], 0.0
-        for trial in range(trials):
+        def lanes_of(trial: int) -> tuple[list[Lane], list[float]]:
             lanes = _lanes(settings, seed, rank, multiple, trial, contestants)
-            results = run_together(
-                lambda done, total, trial=trial: watch(trial + done / total, trials),
-                lanes,
-                settings["steps"],
-                every=50,
-                stop=out_of_reach(accuracy, [decay] * len(lanes)),
-            )
-            seconds += results[0].seconds
-            for lane, result in zip(lanes, results, strict=True):
-                final = float(error_of(result)[-1])
-                # A run that has got there is stopped at the next look, at most 50 steps later.
-                success = int(np.min(error_of(result)) <= accuracy)
-                rows.append({**lane.labels, "success": success, "final_error": final})
-        return Outcome(Table.from_rows(rows), {"runs": len(rows), "seconds of the runs": seconds})
+            return lanes, [settings["decay"]] * len(lanes)
+
+        return run_trials(watch, settings, range(trials), lanes_of, judge)
 
     return Job(f"{part}-r={rank}-m={multiple}", work)
 
