@@ -22,6 +22,7 @@ LAYERS = [
     ["metrics"],
     ["solve"],
     ["init"],
+    ["recovery"],
     ["testing", "plots", "page", "theory"],
     ["experiments"],
     ["cli"],

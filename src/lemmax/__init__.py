@@ -14,6 +14,9 @@ from .methods import damping as damping
 from .methods import steps as steps
 from .problem import Composite as Composite
 from .problem import Evaluation as Evaluation
+from .recovery import Recovery as Recovery
+from .recovery import RecoveryStatus as RecoveryStatus
+from .recovery import recover as recover
 from .solve import BatchSnapshot as BatchSnapshot
 from .solve import Comparison as Comparison
 from .solve import Result as Result

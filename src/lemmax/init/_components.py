@@ -13,7 +13,13 @@ from .._tree import tree_move, tree_where
 from .._typing import Parameters
 from ..covectors import DenseCovector
 from ..maps import CP, SymmetricCP
-from ._tensors import Tucker, balanced, simultaneous_diagonalisation, symmetric_terms
+from ._tensors import (
+    Tucker,
+    balanced,
+    project_tucker,
+    simultaneous_diagonalisation,
+    symmetric_terms,
+)
 
 _TRIES = 3
 _POLISH_STEPS = 30
@@ -53,6 +59,18 @@ def decompose(tucker: Tucker, map: CP | SymmetricCP, rng: np.random.Generator) -
     enough = np.linalg.norm(factors[0], axis=0) >= least
     filled = tuple(np.where(enough, f, least * _directions(rng, f.shape)) for f in factors)
     return filled[0] if symmetric else filled
+
+
+def factors_of_tensor(
+    core: np.ndarray,
+    bases: tuple[np.ndarray, ...],
+    map: CP | SymmetricCP,
+    rng: np.random.Generator,
+) -> Parameters:
+    """Parameters of a map for a tensor given exactly by a core and orthonormal bases."""
+    found = project_tucker(core, map.rank, symmetric=bool(map.symmetric), noisy=False).parts
+    lifted = tuple(q @ basis for q, basis in zip(bases, found.bases, strict=True))
+    return decompose(Tucker(found.core, lifted), map, rng)
 
 
 def _candidates(

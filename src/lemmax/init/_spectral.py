@@ -11,13 +11,13 @@ from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
 from ..operators import Entries, Identity
 from ..points import DensePoint, KruskalPoint
 from ..problem import Composite
-from ._components import decompose
+from ._components import decompose, factors_of_tensor
 from ._matrices import balanced_factors, project_low_rank, project_psd
 from ._quadratic import fit_quadratic, is_quadratic
 from ._random import random_starts
 from ._rounds import Projected, fit_robustly
 from ._start import Observations, Start
-from ._tensors import Tucker, outer_products, project_tucker
+from ._tensors import outer_products, project_tucker
 
 # Entries that the data do not show, as a fraction of the largest.
 _SMALL_ENTRY = 1e-3
@@ -147,9 +147,6 @@ def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator
         x0: Parameters = pair[0] if isinstance(map, PSD) else pair
     else:
         assert isinstance(map, (CP, SymmetricCP))
-        symmetric = bool(map.symmetric)
-        found = project_tucker(core, map.rank, symmetric=symmetric, noisy=False).parts
-        lifted = tuple(q @ basis for q, basis in zip(bases, found.bases, strict=True))
-        x0 = decompose(Tucker(found.core, lifted), map, rng)
+        x0 = factors_of_tensor(core, bases, map, rng)
     x0 = cast_floats(x0, data.factors[0].dtype)
     return Start(x0, 1, "decomposition of the core of factored data")

@@ -62,6 +62,11 @@ class AbstractMap(eqx.Module):
         return None
 
     @property
+    def degree(self) -> int | None:
+        """The N for which ``F(t x) = t^N F(x)``, so that ``F(x) = J x / N``; None if unknown."""
+        return None
+
+    @property
     @abc.abstractmethod
     def parameter_shapes(self) -> PyTree:
         """Shapes of the parameters (a tuple, or a tuple of tuples); None if anything goes."""

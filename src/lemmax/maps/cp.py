@@ -90,6 +90,11 @@ class CP(AbstractMap):
         return False
 
     @property
+    def degree(self) -> int:
+        """Linear in every factor."""
+        return len(self.dims)
+
+    @property
     def parameter_shapes(self) -> tuple[tuple[int, int], ...]:
         """``(d_n, rank)`` for every mode."""
         return tuple((d, self.rank) for d in self.dims)

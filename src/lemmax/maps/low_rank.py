@@ -63,6 +63,11 @@ class LowRank(AbstractMap):
         return False
 
     @property
+    def degree(self) -> int:
+        """``X Y'`` is bilinear."""
+        return 2
+
+    @property
     def parameter_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """``((d1, rank), (d2, rank))``."""
         return (self.dims[0], self.rank), (self.dims[1], self.rank)

@@ -55,6 +55,11 @@ class PSD(AbstractMap):
         return True
 
     @property
+    def degree(self) -> int:
+        """``X X'`` is quadratic."""
+        return 2
+
+    @property
     def parameter_shapes(self) -> tuple[int, ...]:
         """``(dim, rank)``."""
         return (self.dim, self.rank)

@@ -38,6 +38,11 @@ class Square(AbstractMap):
         return (self.dim,)
 
     @property
+    def degree(self) -> int:
+        """Squares."""
+        return 2
+
+    @property
     def parameter_shapes(self) -> tuple[int, ...]:
         """``(dim,)``."""
         return (self.dim,)

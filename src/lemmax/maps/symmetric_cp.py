@@ -76,6 +76,11 @@ class SymmetricCP(AbstractMap):
         return True
 
     @property
+    def degree(self) -> int:
+        """The powers of the columns."""
+        return self.order
+
+    @property
     def parameter_shapes(self) -> tuple[int, int]:
         """``(dim, rank)``."""
         return (self.dim, self.rank)

@@ -102,11 +102,17 @@ class ProxLinear(AbstractMethod):
         self, problem: Composite, evaluation: Evaluation, state: Promise
     ) -> tuple[Move, Promise]:
         """Form B, solve for D, move by it."""
-        value = evaluation.value
-        start = jnp.where(jnp.isinf(state.start), value, state.start)
-        flat, unravel = ravel_pytree(evaluation.x)
         matrix = measured_jacobian(problem, evaluation.x)
         residual = observed_residual(problem, evaluation)
+        return self.move(problem, evaluation.x, matrix, residual, state)
+
+    def move(
+        self, problem: Composite, x: Parameters, matrix: Array, residual: Array, state: Promise
+    ) -> tuple[Move, Promise]:
+        """Solve for D and move by it, B and the residual being known."""
+        value = problem.loss.value(residual)
+        start = jnp.where(jnp.isinf(state.start), value, state.start)
+        flat, unravel = ravel_pytree(x)
         shape, residual = residual.shape, jnp.ravel(residual)
         weight = self.proximal * value
         size = jnp.linalg.norm(flat)
@@ -117,7 +123,7 @@ class ProxLinear(AbstractMethod):
             relative = curvature * jnp.linalg.norm(change) / size
             return jnp.clip(relative, 10 * eps, self.inner_tol)
 
-        _, rounding = problem.value_scales(evaluation.x)
+        _, rounding = problem.value_scales(x)
         rounding = rounding / 8  # a generous estimate to stop at, but not one to aim at
         change, count = linearised_step(
             problem.loss, matrix, residual, shape, weight, accuracy, self.inner_steps, rounding

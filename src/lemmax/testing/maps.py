@@ -41,6 +41,7 @@ def check_map(
     - `direction` and `solve` agree with a dense solve in 60 digits.
     - The projection norms agree with the dense SVD of J, and are ordered.
     - Without damping the direction is ``pinv(J) v``.
+    - A map of degree N is ``J x / N``.
     - A zero covector has a zero direction, not NaN.
 
     Parameters
@@ -125,6 +126,8 @@ class _Laws:
         self._close(have[1], forward, "jvp", scale * size_of_change)
         self._close(have[2], backward, "vjp", scale * float(np.linalg.norm(self.v)))
         self._close(have[3], self.jacobian.T @ forward, "gram", scale**2 * size_of_change)
+        if self.map.degree is not None:  # Euler's identity for homogeneous functions
+            self._close(self.jacobian @ flat(self.x) / self.map.degree, value, "degree", scale)
 
         first_order = flat(have[1])
         size = float(np.linalg.norm(value)) + float(np.linalg.norm(first_order))

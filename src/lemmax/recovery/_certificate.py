@@ -1,0 +1,148 @@
+"""What a fit proves, and what it does not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..maps import AbstractMap
+from ._noise import BULK
+from ._structure import degrees_of_freedom, is_ranked
+from ._tangent import Tangent
+
+# A fit of that many degrees of freedom goes through as many observations by construction. So many
+# more that it goes through cannot be chance.
+_SPARE, _SPARE_SHARE = 10, 0.05
+# Below this gain, relative to the largest, a direction counts as not seen at all.
+_LEAST_GAIN = 1e-6
+# The relative errors up to which a fit is an answer: exact data, and noisy ones.
+_EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.25
+_HALF = 0.5
+
+
+class Certificate(NamedTuple):
+    """The evidence for a fit."""
+
+    exact: bool
+    """Whether the observations that it explains are explained up to rounding errors."""
+    explained: np.ndarray
+    """Which observations it explains."""
+    freedom: int
+    noise: float
+    """Standard deviation of what it does not explain in those."""
+    error: float
+    """The relative error of the point to expect."""
+    objections: tuple[str, ...]
+    """Why it is not to be believed; none if it is."""
+    unseen: bool
+    """Whether there are directions in which the point can move that no observation sees."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the fit is an answer."""
+        return not self.objections
+
+
+class Fit(NamedTuple):
+    """What is judged: a point through its residuals, and what they say of its tangents."""
+
+    residual: np.ndarray
+    known: np.ndarray
+    """Which observations there are; the others are missing."""
+    norm: float
+    """Of the point."""
+    tangent: Callable[[np.ndarray], Tangent]
+    """How well given observations see its tangents."""
+
+
+def certify_exact(fit: Fit, rounding: float) -> Certificate:
+    """A fit to exact data: through more observations than chance allows, and than half."""
+    sizes = np.abs(fit.residual)
+    explained = fit.known & (sizes <= rounding)
+    tangent = fit.tangent(explained)
+    typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
+    error = _relative(tangent, typical, fit.norm)
+    objections = _objections(fit.known, explained, tangent)
+    if error > _EXACT_ERROR:
+        objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
+    return _certificate(True, explained, tangent, 0.0, error, objections)
+
+
+def certify_noise(
+    fit: Fit,
+    used: np.ndarray,
+    scale: float,
+    predict: Callable[[], tuple[np.ndarray, np.ndarray]],
+) -> Certificate:
+    """A fit to noisy data: most of what it has not seen, it predicts as well as what it has.
+
+    ``used`` are the observations it was fitted to, ``predict`` gives the residuals of a fit made
+    without some of the observations, and says which.
+    """
+    count = int(fit.known.sum())
+    explained = fit.known & (np.abs(fit.residual) <= outlier_level(count) * scale)
+    tangent = fit.tangent(used)
+    error = _relative(tangent, scale, fit.norm)
+    objections = _objections(fit.known, used, tangent)
+    if error > _NOISY_ERROR:
+        objections.append(f"the noise allows for a relative error of {error:.1g}")
+    if not objections:
+        residual, hidden = predict()
+        # A prediction has an error of its own, beside the noise.
+        spread = scale * np.sqrt(1 + 1.5 * tangent.freedom / (count - tangent.freedom))
+        share = float(np.mean(np.abs(residual[hidden]) <= BULK * spread))
+        wanted = float(np.mean(used[fit.known]))
+        margin = 3 * np.sqrt(wanted * (1 - wanted) / hidden.sum()) + 0.05
+        if share < max(wanted - margin, _HALF):
+            objections.append(
+                f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
+            )
+    return _certificate(False, explained, tangent, scale, error, objections)
+
+
+def _certificate(
+    exact: bool,
+    explained: np.ndarray,
+    tangent: Tangent,
+    noise: float,
+    error: float,
+    objections: list[str],
+) -> Certificate:
+    unseen = tangent.weakest < _LEAST_GAIN
+    return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
+
+
+def outlier_level(count: int) -> float:
+    """How many standard deviations the largest of so many Gaussians has, about."""
+    return float(np.sqrt(2 * np.log(max(count, 2)))) + 0.5
+
+
+def _relative(tangent: Tangent, size: float, norm: float) -> float:
+    return float(size * tangent.error / norm) if norm > 0 else np.inf
+
+
+def _objections(known: np.ndarray, explained: np.ndarray, tangent: Tangent) -> list[str]:
+    count, hits = int(known.sum()), int(explained.sum())
+    wanted = tangent.freedom + max(_SPARE, int(_SPARE_SHARE * tangent.freedom))
+    objections = []
+    if hits < wanted:
+        objections.append(
+            f"it explains {hits} observations with {tangent.freedom} degrees of freedom, and only "
+            f"{wanted} would be more than chance"
+        )
+    if hits <= _HALF * count:
+        objections.append(f"it explains {hits} of {count} observations, no more than half")
+    if tangent.weakest < _LEAST_GAIN:
+        objections.append("there are directions in which it can move that no observation sees")
+    return objections
+
+
+def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
+    """So many that no other point of that rank agrees with as many: ``m (1 - 2 p) = dof(2 r)``.
+
+    Two points that each fit all but p m of the observations agree in m (1 - 2 p) of them, and
+    their difference has twice the rank.
+    """
+    if is_ranked(map):
+        freedom = degrees_of_freedom(map, 2 * map.rank)  # pyright: ignore
+    return int(np.ceil(freedom / (1 - 2 * wrong if wrong < _HALF else 1)))

@@ -1,0 +1,301 @@
+"""Components of a low-rank matrix, of which entries are observed: to find, add and drop."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._dtype import common_dtype
+from .._linalg import thin_qr
+from .._typing import Parameters, RealLike
+from ..maps import PSD, LowRank
+from ..operators import AbstractOperator, Entries, Identity
+from ..points import KruskalPoint
+from ..problem import Composite
+
+MatrixMap = LowRank | PSD
+# The bulk's size is read off so many residuals: sorting all would take longer than a step.
+_SAMPLE = 4096
+# The median of the size of a normal variable.
+MEDIAN = 0.6745
+# Residuals above so many levels count for nothing. Clipped alone, outliers of one sign would
+# shift the fit by a part of the level, and with it the level: it would never fall.
+BEYOND = 3.0
+# How far above the edge a component must be: one and so many over the root of the number of
+# observations in a row.
+_CLEARANCE = 1.5
+# A component weaker than this part of the strongest found waits for another round: it may be an
+# image of the strong ones in the clipping.
+_COMPARABLE = 0.5
+# A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
+_FEW_ROWS, _PART_OF_ROWS = 4, 0.02
+_POWER_ITERATIONS = 4
+# A row is lost if this part of the inliers that other rows have is all it has.
+_LOST = 0.5
+# It is found again if its residuals have come down to this part of what they were.
+_GAIN = 0.1
+# Its last fits are to residuals below so many times their quantile at this share: a row may have
+# more outliers than the matrix. Of normal ones that is three standard deviations.
+_TRIMMED_FITS, _BULK, _SURELY_INLIERS = 5, 8.0, 0.3
+
+
+class Observed(eqx.Module):
+    """Observed entries of a matrix; where many are, a dense array of them with gaps."""
+
+    operator: AbstractOperator
+    data: Array
+    known: Array | None
+    """1 where there is an observation, 0 elsewhere; None if they are everywhere."""
+    sample: Array
+    """Places from which the bulk's size is read off."""
+    count: Array
+    """How many observations there are. Not static: that would compile for every count anew."""
+    unit: Array
+    """What the data were divided by: a power of 2 near their median, which costs no digit."""
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, problem: Composite, rng: np.random.Generator) -> "Observed":
+        """The observations of a problem whose weight is not 0."""
+        dtype = common_dtype(problem.data)
+        operator = problem.operator
+        data = problem.data.dense() if isinstance(problem.data, KruskalPoint) else problem.data
+        shape = tuple(operator.point_shape or data.shape)
+        data = np.asarray(data)
+        known = np.ones(data.shape, bool)
+        if problem.loss.weights is not None:
+            known &= np.asarray(problem.loss.weights) > 0
+        if isinstance(operator, Entries) and operator.tilings is None:
+            indices = tuple(np.asarray(index) for index in operator.indices)
+            seen = np.zeros(shape, bool)
+            seen[indices] = known
+            # Not if a place was observed twice: then the array has no room for both.
+            if np.count_nonzero(seen) == np.count_nonzero(known):
+                values = np.zeros(shape, dtype)
+                values[tuple(index[known] for index in indices)] = data[known]
+                operator, data, known = Identity(), values, seen
+        places = np.flatnonzero(known)
+        if len(places) > _SAMPLE:
+            places = rng.choice(places, _SAMPLE, replace=False)
+        everywhere = bool(np.all(known))
+        unit = 2.0 ** np.round(np.log2(_typical(data.reshape(-1)[places]) or 1.0))
+        return cls(
+            operator=operator,
+            data=jnp.asarray(np.where(known, data / unit, 0), dtype),
+            unit=jnp.asarray(unit, dtype),
+            known=None if everywhere else jnp.asarray(known, dtype),
+            sample=jnp.asarray(places.astype(np.int32)),
+            count=jnp.asarray(np.count_nonzero(known), dtype),
+            shape=shape,
+        )
+
+    @property
+    def share(self) -> Array:
+        """Of all entries those that are observed."""
+        return self.count / (self.shape[0] * self.shape[1])
+
+    @property
+    def roots(self) -> float:
+        """The norm of a matrix of independent entries of variance 1, about."""
+        return self.shape[0] ** 0.5 + self.shape[1] ** 0.5
+
+    def measure(self, point: KruskalPoint) -> Array:
+        """What is observed of a point, and 0 where nothing is."""
+        seen = self.operator.measure(point)
+        return seen if self.known is None else seen * self.known
+
+    def typical(self) -> float:
+        """The median size of the data that are not zero."""
+        return _typical(np.asarray(self.data.reshape(-1)[self.sample]))
+
+    def scale(self, residual: Array) -> Array:
+        """The standard deviation of the bulk of the residuals."""
+        return jnp.median(jnp.abs(residual.reshape(-1)[self.sample])) / MEDIAN
+
+
+def _typical(values: np.ndarray) -> float:
+    """The median size of what is not zero: of data that are mostly zeros, it may be the matrix."""
+    sizes = np.abs(values[values != 0]).astype(np.float64)
+    return float(np.median(sizes)) if len(sizes) else 0.0
+
+
+class Components(NamedTuple):
+    """Singular triples of a matrix, or eigenpairs of a symmetric one."""
+
+    left: np.ndarray
+    values: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> "Components":
+        """No components of a matrix."""
+        return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
+
+    def and_also(self, others: "Components") -> "Components":
+        """These and others."""
+        pairs = zip(self, others, strict=True)
+        return Components(*(np.concatenate(pair, axis=-1) for pair in pairs))
+
+    def only(self, kept: Any) -> "Components":
+        """Some of them: a slice, a mask, or indices."""
+        return Components(self.left[:, kept], self.values[kept], self.right[:, kept])
+
+    def spread(self) -> np.ndarray:
+        """Which live on more than a few rows, and columns: others fit the outliers of those."""
+        spread = np.ones(len(self.values), bool)
+        for vectors in (self.left, self.right):
+            rows = len(vectors)
+            needed = min(rows / 2, max(_FEW_ROWS, _PART_OF_ROWS * rows))
+            spread &= 1 / np.maximum(np.sum(vectors**4, axis=0), 1e-300) >= needed
+        return spread
+
+
+def huber_weights(residual: Array, level: RealLike, beyond: RealLike = BEYOND) -> Array:
+    """Of every residual the part that counts: all, what is below the level, or nothing."""
+    size = jnp.abs(residual)
+    clipped = level / jnp.where(size > level, size, 1)
+    return jnp.where(size <= level, 1, jnp.where(size <= beyond * level, clipped, 0))
+
+
+@eqx.filter_jit
+def _leading(
+    map: MatrixMap, observed: Observed, x: Parameters, level: RealLike, probe: Array
+) -> tuple[Array, Array, Array, Array]:
+    residual = observed.data - observed.measure(map(x))
+    counted = huber_weights(residual, level) * residual / observed.share
+    covector = observed.operator.adjoint(counted)
+    energy = jnp.sum(counted**2)
+    if isinstance(map, PSD):
+        basis = probe
+        for _ in range(2 * _POWER_ITERATIONS):
+            basis = thin_qr(covector.contract_all_but_one(basis))[0]
+        values, vectors = jnp.linalg.eigh(basis.T @ covector.contract_all_but_one(basis) / 2)
+        order = jnp.argsort(-jnp.abs(values))
+        vectors = basis @ vectors[:, order]
+        return vectors, values[order], vectors, energy
+    right = probe
+    for _ in range(_POWER_ITERATIONS):
+        left = thin_qr(covector.contract((right, right), 0))[0]
+        right = thin_qr(covector.contract((left, left), 1).T)[0]
+    left, values, rotation = jnp.linalg.svd(covector.contract((right, right), 0), False)
+    return left, values, right @ rotation.T, energy
+
+
+def leading_components(
+    map: MatrixMap, observed: Observed, x: Parameters, level: float, probe: np.ndarray
+) -> Components:
+    """The components of what the fit leaves of the data, outliers clipped or left out.
+
+    Those that noise does not have, and that do not live on a few rows.
+    """
+    dtype = observed.data.dtype
+    arrays = _leading(map, observed, x, np.asarray(level, dtype), jnp.asarray(probe, dtype))
+    left, values, right, energy = (np.asarray(array, np.float64) for array in arrays)
+    rows, columns = observed.shape
+    rest = np.maximum(energy - np.cumsum(values**2), 0)
+    edges = np.sqrt(rest / (rows * columns)) * observed.roots
+    in_a_row = max(1.0, float(observed.count) / max(rows, columns))
+    found = Components(left, values, right)
+    good = (values > (1 + _CLEARANCE / np.sqrt(in_a_row)) * edges) & found.spread()
+    if np.any(good):
+        good &= values >= _COMPARABLE * np.max(values[good])
+    return found.only(good)
+
+
+def of_rank(map: MatrixMap, rank: int) -> MatrixMap:
+    """The same kind of map with another rank."""
+    return PSD(map.dim, rank) if isinstance(map, PSD) else LowRank(map.dims, rank)
+
+
+def components_of(map: MatrixMap, x: Parameters, rank: int) -> Components:
+    """The singular value decomposition of a factored matrix, the largest `rank` values."""
+    if isinstance(map, PSD):
+        left, roots, _ = np.linalg.svd(np.asarray(x, np.float64), full_matrices=False)
+        return Components(left, roots**2, left).only(slice(rank))
+    (left, first), (right, second) = (np.linalg.qr(np.asarray(f, np.float64)) for f in x)
+    inner_left, values, inner_right = np.linalg.svd(first @ second.T)
+    return Components(left @ inner_left, values, right @ inner_right.T).only(slice(rank))
+
+
+def factors_of(map: MatrixMap, components: Components, dtype: Any) -> Parameters:
+    """Balanced factors of the sum of components, columns of zeros up to the map's rank."""
+    roots = np.sqrt(np.maximum(components.values, 0))
+    missing = ((0, 0), (0, map.rank - len(roots)))
+    left, right = (
+        jnp.asarray(np.pad(vectors * roots, missing), dtype)
+        for vectors in (components.left, components.right)
+    )
+    return left if isinstance(map, PSD) else (left, right)
+
+
+def refit_lost_rows(
+    map: MatrixMap, observed: Observed, x: Parameters, level: float
+) -> Parameters | None:
+    """Fit rows and columns anew that are so far off that nothing of them counts.
+
+    The level may fall faster than the errors of a few rows, of which then every entry looks like
+    an outlier. Once the rest is known, such a row is a small regression with outliers.
+
+    Returns
+    -------
+    Parameters or None
+        Of the map; None if no row or column was lost and is found.
+    """
+    residual = np.asarray(observed.measure(map(x)) - observed.data, np.float64)
+    known = np.ones(residual.shape, bool)
+    if observed.known is not None:
+        known = np.asarray(observed.known) > 0
+    if isinstance(observed.operator, Entries):
+        places = [np.asarray(index)[known] for index in observed.operator.indices]
+    else:
+        places = list(np.nonzero(known))
+    values, sizes = np.asarray(observed.data, np.float64)[known], np.abs(residual[known])
+    fits = sizes <= level
+    wanted = _LOST * np.mean(fits)
+    sides = [0] if isinstance(map, PSD) else [0, 1]
+    factors = [np.array(f, np.float64) for f in ([x] if isinstance(map, PSD) else x)]
+    used = np.any(factors[0] != 0, axis=0)
+    found = False
+    for side in sides:
+        rows = factors[side].shape[0]
+        counts = np.bincount(places[side], minlength=rows)
+        inliers = np.bincount(places[side], weights=fits, minlength=rows)
+        enough = counts > 2 * np.count_nonzero(used)
+        for row in np.flatnonzero((inliers < wanted * counts) & enough):
+            here = places[side] == row
+            others = factors[-1 - side][places[1 - side][here]][:, used]
+            solution, left = _robust_regression(others, values[here], level)
+            before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
+            # A row may consist of outliers alone: then it stays as it is.
+            if after <= max(level, _GAIN * before):
+                factors[side][row, used] = solution
+                found = True
+    if not found:
+        return None
+    arrays = [jnp.asarray(factor, observed.data.dtype) for factor in factors]
+    return arrays[0] if isinstance(map, PSD) else tuple(arrays)
+
+
+def _robust_regression(
+    matrix: np.ndarray, values: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least absolute deviations by reweighted least squares, then least squares on the bulk.
+
+    Returns the solution and the residual.
+    """
+    smallest = max(level, np.finfo(np.float64).tiny)
+    smooth = np.max(np.abs(values))
+    solution, residual = np.zeros(matrix.shape[1]), values
+    while smooth > smallest:
+        smooth = 0.5 * smooth
+        roots = 1 / np.sqrt(np.maximum(np.abs(residual), smooth))
+        solution = np.linalg.lstsq(matrix * roots[:, None], values * roots, rcond=None)[0]
+        residual = values - matrix @ solution
+    for _ in range(_TRIMMED_FITS):
+        small = np.quantile(np.abs(residual), _SURELY_INLIERS)
+        bulk = np.abs(residual) <= max(_BULK * small, smallest)
+        solution = np.linalg.lstsq(matrix[bulk], values[bulk], rcond=None)[0]
+        residual = values - matrix @ solution
+    return solution, residual

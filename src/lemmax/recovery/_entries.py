@@ -1,0 +1,54 @@
+"""Observed entries of a matrix: the graduated fit, and what it proves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..problem import Composite
+from ._certificate import Fit, certify_exact, certify_noise
+from ._descent import Descent, Watch
+from ._entrywise import EntrywiseFit, fit_entries
+from ._linearised import Workbench
+from ._noise import BULK, noise_scale
+from ._search import Answer, hide, is_robust, without
+from ._structure import degrees_of_freedom, term_sizes
+from ._tangent import tangent_of_entries
+
+
+def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
+    """The answer, the passes and the steps it took."""
+    interrupted = False
+
+    def told(step: int, rank: int, scale: float) -> bool:
+        nonlocal interrupted
+        interrupted = interrupted or watch(f"rank {rank}", step, scale)
+        return interrupted
+
+    found = fit_entries(problem, seed=seed, watch=told)
+    passes = found.passes
+    robust = is_robust(problem)
+    descent = Descent(Workbench(problem), robust, watch, np.random.default_rng(seed))
+    freedom = degrees_of_freedom(found.map, found.map.rank)  # pyright: ignore
+    fit = Fit(
+        np.asarray(found.residual, np.float64),
+        descent.known,
+        float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
+        lambda used: tangent_of_entries(problem, found.x, used, freedom),
+    )
+
+    def predict() -> tuple[np.ndarray, np.ndarray]:
+        nonlocal passes
+        hidden = hide(problem, seed)
+        again: EntrywiseFit = fit_entries(without(problem, hidden), seed=seed, watch=told)
+        passes += again.passes
+        return np.asarray(again.residual, np.float64), hidden
+
+    if descent.vanishes(fit.residual):
+        certificate = certify_exact(fit, descent.zero)
+    else:
+        scale = noise_scale(fit.residual, fit.known, freedom, robust)
+        used = fit.known & ((np.abs(fit.residual) <= BULK * scale) | (not robust))
+        certificate = certify_noise(fit, used, scale, predict)
+    sizes = term_sizes(found.map, found.x)
+    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, interrupted)
+    return answer, passes, found.steps

@@ -1,0 +1,423 @@
+"""Fit a low-rank matrix to entries of which a part is grossly wrong; the rank is found.
+
+Entrywise, a loss alone does not tell the rank: a redundant component fits a row with all its
+outliers, and lowers the l1 value. So the rank grows as far as the data show components, and no
+further. At every rank, Levenberg-Morrison-Marquardt steps minimise a Huber loss that forgets
+residuals far above its level, and the level falls with the bulk of the residuals. When the bulk
+stops shrinking, a component is missing, which stands out of what is left; or it is at the noise.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._checks import check_kind, check_whole
+from .._dtype import precision_context, to_numpy
+from .._typing import Parameters, RealLike
+from ..maps import PSD, AbstractMap, LowRank
+from ..operators import Entries, Identity
+from ..points import KruskalPoint
+from ..problem import Composite
+from ._components_of_entries import (
+    BEYOND,
+    MEDIAN,
+    Components,
+    MatrixMap,
+    Observed,
+    components_of,
+    factors_of,
+    huber_weights,
+    leading_components,
+    of_rank,
+    refit_lost_rows,
+)
+
+# The Huber loss is quadratic up to so many standard deviations of the bulk.
+_LEVEL = 3.0
+# Another, tried when nothing else helps, and what is called help: the scale falls to this part.
+_SHARP_LEVEL, _HELPED = 1.5, 0.9
+# The level falls to no less than this part of itself a step: the bulk takes time to follow.
+_FALL = 0.6
+# While the bulk shrinks, the level is so many times what it is at the end.
+_LAG = 3.0
+# Damping, in units of the norm of noise of the size of the level.
+_DAMPING = 0.05
+# The scale stagnates if for so many steps it has not fallen below this part of its best.
+_PATIENCE, _LESS = 6, 0.97
+# With one more component the scale may rise by this factor, at most: the next may make up for it.
+_WORSE = 1.05
+# A fit to noise is finished when a step moves the entries by less than this part of it.
+_STILL = 1e-3
+# Rounding errors, in units of the data's typical size times the precision.
+_ROUNDING = 32
+# A row is not lost if its residuals are below so many of them.
+_NEARLY = 100
+# No step is longer than this, in units of one over the observed share.
+_LONGEST_STEP = 3.0
+# Factors have so many columns at first, then twice as many: few shapes, few compilations.
+_COLUMNS = 8
+# What a component fits of mere noise, in units of a random matrix's squared norm per degree of
+# freedom: a half of the variance, and as much again, since it is the best of many.
+_MERE_NOISE = 1.0
+# Rounds of adding components, dropping them, and refitting rows that were lost.
+_ROUNDS = 4
+# Steps between two calls of the watch.
+_CHUNK = 40
+
+Watch = Callable[[int, int, float], bool | None]
+
+
+class EntrywiseFit(NamedTuple):
+    """A low-rank matrix that fits most of its observed entries."""
+
+    map: AbstractMap
+    """Of the rank that was found."""
+    x: Parameters
+    """Balanced factors of that rank; columns of zeros if no rank was found."""
+    residual: np.ndarray
+    """``operator(map(x)) - data``."""
+    steps: int
+    passes: int
+    """How often the observations were read: three times a step."""
+    converged: bool
+    """Whether the bulk of the residuals stopped shrinking, at rounding errors or at noise; False
+    also if there is nothing in the data that looks like a component."""
+
+
+class _State(NamedTuple):
+    """A fit on its way at one rank."""
+
+    x: Parameters
+    level: RealLike
+    scale: RealLike
+    """Standard deviation of the bulk of the residuals, before the last step."""
+    best: RealLike
+    """The smallest scale so far, up to a few per cent; infinite before the first step."""
+    since: RealLike
+    """Steps since then."""
+    moved: RealLike
+    """By how much the last step moved the observed entries, root mean square."""
+    steps: RealLike
+
+
+class _Terms(NamedTuple):
+    """How to go, and when to stop: whatever comes first."""
+
+    height: RealLike
+    """The level, in units of the scale."""
+    beyond: RealLike
+    """Residuals above so many levels count for nothing."""
+    scale: RealLike
+    still: RealLike
+    patience: RealLike
+    steps: RealLike
+
+
+@eqx.filter_jit
+def _settle(map: MatrixMap, observed: Observed, state: _State, terms: _Terms) -> _State:
+    """Steps at one rank until the bulk of the residuals stops shrinking."""
+
+    def step(state: _State) -> _State:
+        residual = observed.measure(map(state.x)) - observed.data
+        scale = observed.scale(residual)
+        better = scale < _LESS * state.best
+        # While the bulk falls, the level stays well above it, for rows that are slower; and it
+        # rises at the first step only, after which the scale is not what it was before.
+        first = jnp.isinf(state.best)
+        height = jnp.where(better & ~first, _LAG, 1) * terms.height
+        level = jnp.maximum(height * scale, _FALL * state.level)
+        level = jnp.where(first, level, jnp.minimum(level, state.level))
+        weights = huber_weights(residual, level, terms.beyond)
+        counted = weights * residual
+        covector = observed.operator.adjoint(counted)
+        direction = map.direction(state.x, _DAMPING * level * observed.roots, covector)
+        # The longest step that the weighted squares justify: it knows how many entries count.
+        change = observed.measure(_tangent(map, state.x, direction))
+        curvature = jnp.sum(weights * change**2)
+        slope = jnp.sum(counted * change)
+        length = jnp.where(curvature > 0, slope / jnp.where(curvature > 0, curvature, 1), 0)
+        length = jnp.clip(length, 0, _LONGEST_STEP / observed.share)
+        return _State(
+            x=jax.tree.map(lambda factor, change: factor - length * change, state.x, direction),
+            level=level,
+            scale=scale,
+            best=jnp.where(better, scale, state.best),
+            since=jnp.where(better, 0, state.since + 1),
+            moved=length * jnp.sqrt(jnp.sum(change**2) / observed.count),
+            steps=state.steps + 1,
+        )
+
+    def goes_on(state: _State) -> Array:
+        stops = (
+            state.scale <= terms.scale,
+            state.moved <= terms.still,
+            state.since >= terms.patience,
+            state.steps >= terms.steps,
+        )
+        return ~jnp.any(jnp.stack(stops))
+
+    return jax.lax.while_loop(goes_on, step, state)
+
+
+def _tangent(map: MatrixMap, x: Parameters, direction: Parameters) -> KruskalPoint:
+    """The first-order change of the point, factored."""
+    (left, right), (dleft, dright) = (
+        ((x, x), (direction, direction)) if isinstance(map, PSD) else (x, direction)
+    )
+    return KruskalPoint(
+        (jnp.concatenate([dleft, left], axis=1), jnp.concatenate([right, dright], axis=1))
+    )
+
+
+class _Search:
+    """A fit whose rank changes, and what it took."""
+
+    def __init__(
+        self, problem: Composite, rng: np.random.Generator, max_steps: int, watch: Watch | None
+    ):
+        assert isinstance(problem.map, (LowRank, PSD))
+        self.observed = Observed.of(problem, rng)
+        self.rng, self.max_steps, self.watch = rng, max_steps, watch
+        self.dtype = self.observed.data.dtype
+        self.bound = min(problem.map.rank, *self.observed.shape)
+        self.map = of_rank(problem.map, min(self.bound, _COLUMNS))
+        self.found = Components.none(self.observed.shape)
+        self.scale = self.observed.typical() / MEDIAN
+        self.rounding = _ROUNDING * float(jnp.finfo(self.dtype).eps) * self.scale
+        # Lower than later: of outliers of one sign, little is to be taken for a component.
+        self.level = _LEVEL * MEDIAN * self.scale
+        self.height = _LEVEL
+        self.needed = 0  # the rank below which the bulk is known to grow
+        self.steps = self.passes = 0
+        self.stopped = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.found.values)
+
+    @property
+    def x(self) -> Parameters:
+        return factors_of(self.map, self.found, self.dtype)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the bulk of the residuals are rounding errors."""
+        return self.scale <= self.rounding
+
+    def settle(
+        self,
+        start: Components,
+        *,
+        patience: int = _PATIENCE,
+        still: float | None = None,
+        height: float | None = None,
+    ) -> _State:
+        """The state after steps from the sum of these components; the fit itself is kept.
+
+        Steps go on until they move the entries by no more than `still`; if that is not given,
+        until the bulk of the residuals collapses or stagnates.
+        """
+        rank, endless = len(start.values), self._real(np.inf)
+        fresh = {"scale": endless, "best": endless, "since": _whole(0), "moved": endless}
+        x = factors_of(self.map, start, self.dtype)
+        state = _State(x=x, level=self._real(self.level), steps=_whole(self.steps), **fresh)
+        while True:
+            last = min(self.max_steps, self.steps + _CHUNK)
+            terms = _Terms(
+                height=self._real(height or self.height),
+                # At the end outliers are told apart, and a clipped one is worse than none.
+                beyond=self._real(BEYOND if still is None else 1),
+                scale=self._real(self.rounding if still is None else 0),
+                still=self._real(still or 0),
+                patience=_whole(patience),
+                steps=_whole(last),
+            )
+            state = _settle(self.map, self.observed, state, terms)
+            self.passes += 3 * (int(state.steps) - self.steps)
+            self.steps = int(state.steps)
+            self.stopped |= self.steps >= self.max_steps
+            if self.watch is not None:
+                scale = float(state.scale * self.observed.unit)
+                self.stopped |= bool(self.watch(self.steps, rank, scale))
+            if self.stopped or self.steps < last:
+                return state
+            now = components_of(self.map, state.x, rank)
+            if not np.all(now.spread()):  # a redundant component has found a row to fit
+                now = now.only(now.spread())
+                rank = len(now.values)
+                state = state._replace(x=factors_of(self.map, now, self.dtype), **fresh)
+
+    def keep(self, state: _State, rank: int) -> None:
+        """Take over what the steps arrived at."""
+        found = components_of(self.map, state.x, rank)
+        self.found = found.only(found.spread())
+        self.scale, self.level = float(state.scale), float(state.level)
+
+    def _real(self, number: float) -> np.ndarray:
+        return np.asarray(number, self.dtype)
+
+    def grow(self) -> None:
+        """Add components until the bulk collapses or no more of them stand out."""
+        while not (self.collapsed or self.stopped):
+            if not (self.add() or self.sharpen()):
+                return
+
+    def add(self) -> bool:
+        """Add the components that stand out of what is left; whether there were any."""
+        if self.rank == self.bound:
+            return False
+        columns = min(self.map.rank + 2, *self.observed.shape)
+        probe = self.rng.standard_normal((self.observed.shape[1], columns))
+        new = leading_components(self.map, self.observed, self.x, self.level, probe)
+        self.passes += 2
+        rank = min(self.rank + len(new.values), self.bound)
+        if rank == self.rank:
+            return False
+        if rank > self.map.rank:
+            self.map = of_rank(self.map, min(self.bound, 2 * self.map.rank))
+            rank = min(rank, self.map.rank)
+        new = new.only(slice(rank - self.rank))
+        state = self.settle(self.found.and_also(new))
+        if self.rank and not float(state.scale) <= _WORSE * self.scale:
+            return False
+        before, scale_before = self.rank, self.scale
+        self.keep(state, rank)
+        return self.rank > before or self.scale < _LESS * scale_before
+
+    def sharpen(self) -> bool:
+        """Steps with a low level; whether they helped.
+
+        If many outliers are of one sign and size, there is a fit half way to them, with a bulk
+        so large that they are not above the level.
+        """
+        if not self.rank:
+            return False
+        state = self.settle(self.found, height=_SHARP_LEVEL)
+        helped = float(state.scale) < _HELPED * self.scale
+        if helped:
+            self.keep(state, self.rank)
+            self.height = _SHARP_LEVEL
+        return helped
+
+    def prune(self) -> bool:
+        """Drop components, the weakest first, without which the bulk is no larger."""
+        pruned = False
+        while max(1, self.needed) < self.rank and not self.stopped:
+            rank = self.rank - 1
+            tolerated = 1 + _MERE_NOISE * self.observed.roots**2 / self._freedom()
+            state = self.settle(self.found.only(slice(rank)), patience=_PATIENCE // 2)
+            if not float(state.scale) <= max(self.rounding, tolerated * self.scale):
+                self.needed = self.rank
+                break
+            self.keep(state, rank)
+            pruned = True
+        return pruned
+
+    def revive(self) -> bool:
+        """Refit rows and columns of which hardly anything counts; whether that helped."""
+        refitted = refit_lost_rows(
+            self.map, self.observed, self.x, max(self.level, _NEARLY * self.rounding)
+        )
+        self.passes += 1
+        if refitted is None:
+            return False
+        before = self.found, self.scale, self.level
+        self.found = components_of(self.map, refitted, self.rank)
+        self.finish()
+        helped = self.rank == len(before[0].values) and (
+            self.collapsed or self.scale <= _WORSE * before[1]
+        )
+        if not helped:
+            self.found, self.scale, self.level = before
+        return helped
+
+    def finish(self) -> None:
+        """Steps until they are far below the noise, or rounding errors."""
+        still = max(self.rounding, _STILL * self.scale)
+        state = self.settle(self.found, patience=10 * _PATIENCE, still=still, height=_LEVEL)
+        self.keep(state, self.rank)
+
+    def _freedom(self) -> float:
+        """Observations less parameters."""
+        parameters = self.rank * sum(self.observed.shape)
+        return max(float(self.observed.count) - parameters, 1.0)
+
+
+def _whole(number: int) -> np.ndarray:
+    return np.asarray(number, np.int32)
+
+
+def fit_entries(
+    problem: Composite, *, seed: int = 0, max_steps: int = 2000, watch: Watch | None = None
+) -> EntrywiseFit:
+    """Fit a low-rank matrix to observed entries, a part of them grossly wrong, and find its rank.
+
+    Parameters
+    ----------
+    problem : Composite
+        Its map is `LowRank` or `PSD`, whose rank bounds that of the fit, its operator `Identity`
+        or `Entries`. Observations of weight 0 in the loss are missing; otherwise the loss does
+        not matter.
+    seed : int
+        Of the places from which the bulk of the residuals is judged, and of the probes for
+        components.
+    max_steps : int
+        At most so many steps in all.
+    watch : callable, optional
+        Called as ``watch(steps, rank, scale)`` now and then, ``scale`` the standard deviation of
+        the bulk of the residuals; returns True to stop.
+
+    Returns
+    -------
+    EntrywiseFit
+        The map of the rank found, parameters, and the residual that shows the outliers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> from lemmax.recovery._entrywise import fit_entries
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.outer(rng.standard_normal(40), rng.standard_normal(30))
+    >>> data = np.where(rng.random(truth.shape) < 0.1, 5.0, truth)
+    >>> problem = lm.Composite(lm.losses.L1(), lm.maps.LowRank((40, 30), rank=4), data)
+    >>> fit = fit_entries(problem)
+    >>> fit.map.rank, bool(np.allclose(fit.map(fit.x).dense(), truth))
+    (1, True)
+    """
+    check_kind("problem", problem, Composite, "a Composite problem")
+    check_whole(0, seed=seed, max_steps=max_steps)
+    if not isinstance(problem.map, (LowRank, PSD)):
+        raise TypeError(f"The map must be LowRank or PSD; got {type(problem.map).__name__}.")
+    if not isinstance(problem.operator, (Identity, Entries)):
+        name = type(problem.operator).__name__
+        raise TypeError(f"The operator must be Identity or Entries; got {name}.")
+    rng = np.random.default_rng(seed)
+    with precision_context(problem):
+        search = _Search(problem, rng, max_steps, watch)
+        for _ in range(_ROUNDS):
+            search.grow()
+            if not search.rank or search.stopped:
+                break
+            pruned = search.prune()  # what is dropped makes room
+            search.finish()
+            revived = search.revive()
+            if search.stopped or not (revived or (pruned and not search.collapsed)):
+                break
+        map = of_rank(problem.map, max(1, search.rank))
+        root = jnp.sqrt(search.observed.unit)
+        x = jax.tree.map(lambda factor: root * factor, factors_of(map, search.found, search.dtype))
+        residual, _ = problem.operator.residual(map(x), problem.data)
+        return EntrywiseFit(
+            map=map,
+            x=to_numpy(x),
+            residual=np.asarray(residual),
+            steps=search.steps,
+            passes=search.passes + 1,
+            converged=search.collapsed or (search.rank > 0 and not search.stopped),
+        )

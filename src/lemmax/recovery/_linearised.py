@@ -1,0 +1,173 @@
+"""Steps from a point and the observations around it, and the count of passes they take.
+
+``B``, the derivative of the observations with respect to the parameters, takes one pass over the
+measurements, and as the maps are homogeneous the residual comes with it: ``F(x) = J x / degree``.
+A small problem is then solved without reading the measurements again. Where B would be too large,
+LMM's steps do without it, at two passes each.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.scipy.sparse.linalg import cg
+from jaxtyping import Array
+
+from .._memory import available_bytes
+from .._typing import Parameters, RealLike
+from ..methods import lmm
+from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
+from ..methods.steps import BulkPolyak
+from ..points import DensePoint
+from ..problem import Composite
+from ..solve import solve
+
+# More iterations of the inner solver than this are needed only where there is nothing to find.
+_PROX_LINEAR = ProxLinear(inner_steps=1000)
+# A step with so many multiplications takes some ten seconds on a small machine.
+_LONGEST_STEP = 1e11
+_SHARE_OF_MEMORY = 1 / 8
+# Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
+LMM_STEPS = 20
+_CG_STEPS = 40
+
+
+class Linearised(NamedTuple):
+    """A point, and the observations around it."""
+
+    x: Parameters
+    rank: int | None
+    """How many terms of x are not zero, if it consists of terms."""
+    matrix: Array | None
+    """Derivative of the observations (raveled) by the parameters (raveled); None if too large."""
+    residual: Array
+    """In the shape of the observations."""
+    value: float
+    """The loss of the residual."""
+
+
+class Workbench:
+    """A problem, and the count of passes over its measurements."""
+
+    def __init__(self, problem: Composite):
+        self.problem = problem
+        self.map = problem.map
+        self.passes = 0
+
+    def weights(self) -> np.ndarray:
+        """Of the observations in the loss."""
+        weights = self.problem.loss.weights
+        shape = self.problem.data.shape
+        if weights is None:
+            return np.ones(shape)
+        return np.broadcast_to(np.asarray(weights, np.float64), shape)
+
+    def is_small(self, x: Parameters) -> bool:
+        """Whether the measured Jacobian can be formed and factorised in reasonable time."""
+        count = sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
+        data = self.problem.data
+        # The tangents are as many dense points.
+        point = math.prod(self.problem.operator.point_shape or data.shape)
+        memory = available_bytes()
+        fits = memory is None or (
+            (data.size + point) * count * data.dtype.itemsize <= _SHARE_OF_MEMORY * memory
+        )
+        return fits and data.size * count**2 <= _LONGEST_STEP
+
+    def linearise(self, x: Parameters, rank: int | None) -> Linearised:
+        """Read the measurements: once, unless the map is not homogeneous."""
+        x = jax.tree.map(lambda leaf: jnp.asarray(leaf, self.problem.data.dtype), x)
+        if self.is_small(x):
+            self.passes += 1 if self.map.degree is not None else 2
+            matrix, residual, value = _linearise(self.problem, x)
+        else:
+            self.passes += 1
+            matrix, (residual, value) = None, _evaluate(self.problem, x)
+        return Linearised(x, rank, matrix, residual, float(value))
+
+    def prox_linear(self, at: Linearised, promise: Promise | None) -> tuple[Parameters, Promise]:
+        """Minimise the loss of the linearised residual; no pass over the measurements."""
+        assert at.matrix is not None
+        if promise is None:
+            promise = Promise(*(jnp.full((), jnp.inf, at.residual.dtype) for _ in range(4)))
+        return _prox_linear(self.problem, at.x, at.matrix, at.residual, promise)
+
+    def lmm(self, at: Linearised) -> Parameters:
+        """Some steps of LMM, their length told from the bulk of the residuals."""
+        result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=LMM_STEPS, tol=0.0)
+        self.passes += 2 * int(result.steps) + 2
+        return result.last_x
+
+    def least_squares(self, at: Linearised, weights: np.ndarray, damping: RealLike) -> Parameters:
+        """Minimise the weighted sum of squares of the linearised residual, damped."""
+        on_device = jnp.asarray(weights, at.residual.dtype)
+        if at.matrix is not None:
+            return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
+        self.passes += 2 * _CG_STEPS + 1
+        return _least_squares_by_cg(self.problem, at.x, at.residual, on_device, damping)
+
+
+@eqx.filter_jit
+def _evaluate(problem: Composite, x: Parameters) -> tuple[Array, Array]:
+    residual = problem.operator.measure(problem.map(x)) - problem.data
+    return residual, problem.loss.value(residual)
+
+
+@eqx.filter_jit
+def _linearise(problem: Composite, x: Parameters) -> tuple[Array, Array, Array]:
+    matrix = measured_jacobian(problem, x)
+    if problem.map.degree is None:
+        return matrix, *_evaluate(problem, x)
+    flat, _ = ravel_pytree(x)
+    residual = (matrix @ flat / problem.map.degree).reshape(problem.data.shape) - problem.data
+    return matrix, residual, problem.loss.value(residual)
+
+
+@eqx.filter_jit
+def _prox_linear(
+    problem: Composite, x: Parameters, matrix: Array, residual: Array, promise: Promise
+) -> tuple[Parameters, Promise]:
+    move, promise = _PROX_LINEAR.move(problem, x, matrix, residual, promise)
+    return move.x, promise
+
+
+@eqx.filter_jit
+def _least_squares(
+    x: Parameters, matrix: Array, residual: Array, weights: Array, damping: RealLike
+) -> Parameters:
+    """``x - (B'WB + damping * its mean eigenvalue)^-1 B'W r``, blind to what B does not see.
+
+    By the normal equations: what they lose in accuracy, the next step repairs.
+    """
+    flat, unravel = ravel_pytree(x)
+    weighted = matrix * jnp.ravel(weights)[:, None]
+    values, vectors = jnp.linalg.eigh(weighted.T @ matrix)
+    floor = jnp.finfo(values.dtype).eps * values.size * values[-1]
+    shifted = values + damping * jnp.mean(values)
+    along = vectors.T @ (weighted.T @ jnp.ravel(residual))
+    change = vectors @ jnp.where(values > floor, along / jnp.where(values > floor, shifted, 1), 0)
+    return unravel(flat - change)
+
+
+@eqx.filter_jit
+def _least_squares_by_cg(
+    problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
+) -> Parameters:
+    """The same without B; J'J, which is cheap, preconditions."""
+    operator, map = problem.operator, problem.map
+
+    def back(observations: Array) -> Parameters:
+        return map.vjp(x, operator.adjoint(weights * observations))
+
+    def normal(dx: Parameters) -> Parameters:
+        return back(operator.measure(DensePoint(map.jvp(x, dx))))
+
+    def preconditioner(g: Parameters) -> Parameters:
+        return map.solve(x, damping, g)
+
+    change, _ = cg(normal, back(residual), maxiter=_CG_STEPS, M=preconditioner)
+    return jax.tree.map(jnp.subtract, x, change)

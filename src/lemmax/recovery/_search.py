@@ -1,0 +1,249 @@
+"""From the data to an answer: starts, ranks and refits, until one of them can be certified."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._typing import Parameters
+from ..init import random_starts, spectral
+from ..losses import L2, SquaredL2
+from ..maps import AbstractMap
+from ..problem import Composite
+from ._certificate import Certificate, Fit, certify_exact, certify_noise
+from ._descent import Descended, Descent, Watch
+from ._linearised import Linearised, Workbench
+from ._noise import best_of, freedom_of, refit
+from ._structure import (
+    cut,
+    degrees_of_freedom,
+    is_ranked,
+    largest_rank,
+    without_zero_terms,
+)
+from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
+
+# With fewer observations per degree of freedom than this, lower ranks are tried first: at the
+# bound there are points that fit better than the truth.
+_ENOUGH = 2.5
+# The share of the data that is kept aside to see whether a noisy fit predicts it.
+_HELD_OUT = 0.2
+# Up to here every lower rank is refitted to noisy data.
+_MANY = 12
+_NOTHING = 1e-30
+
+Attempt = tuple[Parameters, int | None]
+"""Parameters to start from, and how many terms they have."""
+
+
+class Answer(NamedTuple):
+    """What a search came up with."""
+
+    map: AbstractMap
+    x: Parameters
+    residual: np.ndarray
+    sizes: np.ndarray | None
+    certificate: Certificate
+    interrupted: bool = False
+
+
+class Search:
+    """The attempts at one problem, and what they took."""
+
+    def __init__(
+        self, problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Watch
+    ):
+        self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
+        self.robust = is_robust(problem)
+        self.bench = Workbench(problem)
+        self.watch = watch
+        self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
+        self.steps = 0
+
+    @property
+    def passes(self) -> int:
+        """Passes over the measurements so far."""
+        return self.bench.passes
+
+    def run(self) -> Answer:
+        """Try starts and ranks in turn; the first certified answer, or else the best of all."""
+        ends: list[Descended] = []
+        for x, rank in self._attempts():
+            end = self.descent.run(x, rank)
+            self.steps += end.steps
+            if end.interrupted:
+                return self._exact(end)
+            if end.exact:
+                answer = self._exact(self._trimmed(end))
+                if answer.certificate.holds:
+                    return answer
+            elif not ends:
+                # Noise, perhaps: then other starts and ranks bring nothing.
+                answer = self._noisy([end])
+                if answer.certificate.holds:
+                    return answer
+            ends.append(end)
+        return self._noisy(ends)
+
+    def _attempts(self) -> Iterator[Attempt]:
+        map = self.problem.map
+        bound = largest_rank(map) if is_ranked(map) else None  # pyright: ignore
+        if self.x0 is not None:
+            yield self.x0, bound
+            yield from ((x, bound) for x in self._random(self.x0))
+            return
+        x = self._spectral(self.seed)
+        if bound is None:
+            yield x, None
+            return
+        lower = [(self._cut(x, rank), rank) for rank in lower_ranks(bound)]
+        whole = x if bound == map.rank else self._cut(x, bound), bound  # pyright: ignore
+        enough = self.descent.known.sum() >= _ENOUGH * degrees_of_freedom(map, bound)  # pyright: ignore
+        yield from [whole, *lower] if enough else [*lower, whole]
+        if len(map.shape or ()) > 2:  # tensors have local minima
+            for k in range(1, self.restarts + 1):
+                yield self._spectral(self.seed + k), bound
+
+    def _spectral(self, seed: int) -> Parameters:
+        start = spectral(self.problem, seed=seed)
+        self.bench.passes += start.passes
+        return start.x0
+
+    def _cut(self, x: Parameters, rank: int) -> Parameters:
+        return cut(self.problem.map, x, rank, self.descent.rng)  # pyright: ignore
+
+    def _random(self, like: Parameters) -> list[Parameters]:
+        """Starts of the size of a given one."""
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(like)])
+        scale = float(np.sqrt(np.mean(flat**2))) or 1.0
+        return (
+            random_starts(
+                self.problem.map, self.restarts, seed=self.seed, scale=scale, template=like
+            )
+            if self.restarts
+            else []
+        )
+
+    def _trimmed(self, end: Descended) -> Descended:
+        """Without the terms that are rounding errors, if it fits as well without them."""
+        if end.at.rank is None or end.sizes is None:
+            return end
+        floor = np.sqrt(float(np.finfo(end.at.residual.dtype).eps)) * end.sizes[0]
+        rank = int(np.sum(end.sizes[: end.at.rank] > floor))
+        if not 0 < rank < end.at.rank:
+            return end
+        shorter = self.descent.with_fewer_terms(end.at, rank)
+        return shorter._replace(sizes=end.sizes) if shorter.exact else end
+
+    def _exact(self, end: Descended) -> Answer:
+        certificate = certify_exact(self._fit(end.at), self.descent.zero)
+        return self._answer(end.at, end.sizes, certificate, end.interrupted)
+
+    def _noisy(self, ends: list[Descended]) -> Answer:
+        """The best least-squares fit to the bulk, of any rank that was met or is contained."""
+        fits = [
+            (refit(self.bench, x, rank, self.robust), end.sizes)
+            for end in ends
+            for x, rank in self._contained(end)
+        ]
+        fits = [(fit, sizes) for fit, sizes in fits if np.isfinite(fit.at.value)]
+        if not fits:
+            return self._exact(ends[0])
+        best = best_of([fit for fit, _ in fits], self.descent.known)
+        sizes = next(sizes for fit, sizes in fits if fit is best)
+        certificate = certify_noise(
+            self._fit(best.at), best.used, best.scale, lambda: self._predictions(best.at.rank)
+        )
+        return self._answer(best.at, sizes, certificate)
+
+    def _answer(
+        self,
+        at: Linearised,
+        sizes: np.ndarray | None,
+        certificate: Certificate,
+        interrupted: bool = False,
+    ) -> Answer:
+        map, x = self.problem.map, at.x
+        if at.rank is not None:
+            map, x = without_zero_terms(map, x, at.rank)  # pyright: ignore
+            if sizes is not None and not np.any(sizes[at.rank :] > _NOTHING * sizes[0]):
+                sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
+        return Answer(map, x, as_array(at), sizes, certificate, interrupted)
+
+    def _fit(self, at: Linearised) -> Fit:
+        return Fit(
+            as_array(at),
+            self.descent.known,
+            float(self.problem.map(at.x).norm()),
+            lambda used: self._tangent(at, used),
+        )
+
+    def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
+        if at.matrix is not None:
+            freedom = None if at.rank is None else freedom_of(self.bench, at)
+            return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, freedom)
+        measured = as_array(at) + np.asarray(self.problem.data, np.float64)
+        gain = np.linalg.norm(measured[used]) / float(self.problem.map(at.x).norm())
+        return tangent_unseen(float(gain), freedom_of(self.bench, at))
+
+    def _contained(self, end: Descended) -> Iterator[Attempt]:
+        rank = end.at.rank
+        yield end.at.x, rank
+        if rank is not None:
+            for fewer in lower_ranks(rank) if rank > _MANY else range(1, rank):
+                yield self._cut(end.at.x, fewer), fewer
+
+    def _predictions(self, rank: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals of a fit that has seen a part of the data only, and which it has not seen."""
+        hidden = hide(self.problem, self.seed)
+        part = Search(without(self.problem, hidden), self.x0, self.seed, 0, self.watch)
+        x = part._spectral(self.seed) if self.x0 is None else self.x0
+        if rank is not None:
+            x = part._cut(x, rank)
+        end = part.descent.run(x, rank)
+        again = refit(part.bench, end.at.x, end.at.rank, self.robust)
+        self.bench.passes += part.passes
+        return as_array(again.at), hidden
+
+
+def lower_ranks(bound: int) -> list[int]:
+    """Ranks below a bound: all the small ones, then fewer and fewer."""
+    ranks = [1, 2, 3, 4]
+    while ranks[-1] < bound:
+        ranks.append(-(-ranks[-1] * 3 // 2))
+    return [rank for rank in ranks if rank < bound]
+
+
+def is_robust(problem: Composite) -> bool:
+    """Whether the loss bears outliers."""
+    return not isinstance(problem.loss, (L2, SquaredL2))
+
+
+def hide(problem: Composite, seed: int) -> np.ndarray:
+    """A random fifth of the observations that count."""
+    weights = problem.loss.weights
+    shape = problem.data.shape
+    drawn = np.random.default_rng(seed).random(shape) < _HELD_OUT
+    return drawn if weights is None else drawn & (np.broadcast_to(np.asarray(weights), shape) > 0)
+
+
+def without(problem: Composite, hidden: np.ndarray) -> Composite:
+    """The problem with some observations counted as missing."""
+    loss: Any = problem.loss
+    weights = 1.0 if loss.weights is None else np.asarray(loss.weights)
+    weights = np.where(hidden, 0.0, weights * np.ones(hidden.shape)).astype(problem.data.dtype)
+    loss = eqx.tree_at(
+        lambda part: part.weights, loss, jax.numpy.asarray(weights), is_leaf=_is_none
+    )
+    return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
+
+
+def as_array(at: Linearised) -> np.ndarray:
+    """The residual on the host, in float64."""
+    return np.asarray(at.residual, np.float64)

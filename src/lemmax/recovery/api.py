@@ -1,0 +1,192 @@
+"""`recover`: from data to an answer, in one call."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import check_whole
+from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
+from .._typing import Parameters
+from ..losses import L1, AbstractLoss
+from ..maps import PSD, AbstractMap, LowRank, Square
+from ..operators import AbstractOperator, Entries, Identity
+from ..points import AbstractPoint
+from ..problem import Composite
+from ..solve.progress import no_progress_bar, progress_bar
+from ._certificate import Certificate, needed_observations
+from ._entries import search_entries
+from ._search import Answer, Search
+from ._structure import is_ranked
+from .found import Recovery, RecoveryStatus
+
+
+def recover(
+    operator: AbstractOperator | None,
+    data: Any,
+    map: AbstractMap,
+    loss: AbstractLoss | None = None,
+    *,
+    x0: Parameters | None = None,
+    seed: int = 0,
+    restarts: int = 3,
+    callback: Callable[[str, int, float], Any] | None = None,
+    progress: bool = False,
+) -> Recovery:
+    """Find the point behind data that are incomplete and partly wrong, without tuning.
+
+    No start, no step lengths, no minimum value and no exact rank are asked for: the rank of the
+    map is an upper bound, and the number of wrong data is found. See docs/recover.md for how it is
+    done, and for what it is worth.
+
+    Parameters
+    ----------
+    operator : AbstractOperator or None
+        How the point was observed, from `lemmax.operators`; None if it was observed itself.
+    data : array
+        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode.
+    map : AbstractMap
+        What the point is made of, from `lemmax.maps`; the rank is an upper bound.
+    loss : AbstractLoss, optional
+        `L1` if not given, which bears gross errors in up to nearly half of the data. `SquaredL2`
+        (and `L2`): noise but no gross errors. Observations with weight 0 are missing.
+    x0 : parameters, optional
+        Where to start; from the data if not given. A `FromFunction` needs it.
+    seed : int
+        Of what is random. The same seed gives the same answer.
+    restarts : int
+        How many more starts to try for a tensor or a function if the first leads nowhere.
+    callback : callable, optional
+        Called with what is going on, the step and the value; the search stops if it returns True.
+    progress : bool
+        Show a progress bar (needs rich).
+
+    Returns
+    -------
+    Recovery
+        The point with its rank, the outliers, the noise and a verdict, whatever happened;
+        ``print(recovery.summary())`` tells it. Ctrl-C ends the search and returns what it had.
+
+    Examples
+    --------
+    >>> import lemmax as lm
+    >>> from lemmax.experiments.instances import psd_sensing
+    >>> problem = psd_sensing(0, dim=10, rank=2, measurements=300, outliers=0.2).problem
+    >>> found = lm.recover(problem.operator, problem.data, lm.maps.PSD(10, rank=4))
+    >>> found.status.name, found.rank, len(found.outliers)
+    ('EXACT', 2, 60)
+    """
+    began = time.perf_counter()
+    check_whole(0, seed=seed, restarts=restarts)
+    problem = Composite(L1() if loss is None else loss, map, data, operator)
+    _check(problem, x0)
+    gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
+    with precision_context(problem, x0):
+        if x0 is not None:
+            x0 = jax.tree.map(to_device, x0)
+            problem.check_start(x0)
+            require_finite(x0, "The parameters x0")
+        bar = progress_bar(type(map).__name__, 100) if progress else no_progress_bar()
+        with bar as report:
+            answer, passes, steps = _search(problem, x0, seed, restarts, _watch(callback, report))
+        point = answer.map(jax.tree.map(jnp.asarray, answer.x))
+        if gives_numpy:
+            point, x = to_numpy((point, answer.x))
+        else:
+            x = answer.x
+    seconds = time.perf_counter() - began
+    return _as_recovery(problem, answer, point, x, passes, steps, seconds)
+
+
+def _check(problem: Composite, x0: Parameters | None) -> None:
+    if isinstance(problem.data, AbstractPoint) or not hasattr(problem.data, "shape"):
+        raise TypeError("recover needs data in one array; lm.solve takes other kinds.")
+    if x0 is None and problem.map.parameter_shapes is None:
+        raise ValueError(
+            f"No start from data alone is known for the map {type(problem.map).__name__}: give x0. "
+            "If it leads nowhere, random starts of its size are tried."
+        )
+    weights = problem.loss.weights
+    if not np.any(np.asarray(problem.data)[... if weights is None else np.asarray(weights) > 0]):
+        raise ValueError("All data are zero, and so is the point that fits them.")
+
+
+def _search(
+    problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
+) -> tuple[Answer, int, int]:
+    entrywise = isinstance(problem.operator, (Identity, Entries))
+    if entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None:
+        return search_entries(problem, seed, watch)
+    search = Search(problem, x0, seed, restarts, watch)
+    return search.run(), search.passes, search.steps
+
+
+def _watch(callback: Callable[[str, int, float], Any] | None, report: Any) -> Any:
+    def watch(stage: str, step: int, value: float) -> bool:
+        report(step, value)
+        answer = None if callback is None else callback(stage, step, value)
+        return answer is not None and bool(answer)
+
+    return watch
+
+
+def _as_recovery(
+    problem: Composite,
+    answer: Answer,
+    point: AbstractPoint,
+    x: Parameters,
+    passes: int,
+    steps: int,
+    seconds: float,
+) -> Recovery:
+    certificate = answer.certificate
+    weights = problem.loss.weights
+    shape = problem.data.shape
+    known = np.ones(shape, bool)
+    if weights is not None:
+        known &= np.broadcast_to(np.asarray(weights) > 0, shape)
+    outliers = np.nonzero(known & ~certificate.explained)
+    count = int(known.sum())
+    wrong = len(outliers[0]) / count
+    bound = problem.map.rank if is_ranked(problem.map) else None  # pyright: ignore
+    held = certificate.holds
+    needed = needed_observations(answer.map if held else problem.map, certificate.freedom, wrong)
+    return Recovery(
+        point=point,
+        x=x,
+        map=answer.map,
+        status=_status(answer, certificate, count < needed),
+        rank=_rank(answer),
+        rank_bound=bound,
+        sizes=answer.sizes,
+        residual=answer.residual,
+        outliers=outliers[0] if len(shape) == 1 else outliers,
+        noise=certificate.noise,
+        expected_error=certificate.error,
+        freedom=certificate.freedom,
+        needed=needed,
+        observations=count,
+        objections=certificate.objections,
+        passes=passes,
+        steps=steps,
+        seconds=seconds,
+    )
+
+
+def _rank(answer: Answer) -> int | None:
+    if isinstance(answer.map, Square):
+        return answer.certificate.freedom
+    return answer.map.rank if is_ranked(answer.map) else None  # pyright: ignore
+
+
+def _status(answer: Answer, certificate: Certificate, few: bool) -> RecoveryStatus:
+    if answer.interrupted:
+        return RecoveryStatus.INTERRUPTED
+    if certificate.holds:
+        return RecoveryStatus.EXACT if certificate.exact else RecoveryStatus.NOISE_LEVEL
+    if few or certificate.unseen:
+        return RecoveryStatus.NOT_IDENTIFIABLE
+    return RecoveryStatus.NOT_CONVERGED

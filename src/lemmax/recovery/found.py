@@ -1,0 +1,179 @@
+"""What `lemmax.recover` hands over: the answer, and what is known about it."""
+
+import dataclasses
+import enum
+from typing import Any
+
+import numpy as np
+
+from .._typing import Parameters
+from ..maps import AbstractMap
+from ..points import AbstractPoint
+
+
+class RecoveryStatus(enum.IntEnum):
+    """The verdict on a recovery. ``status.message`` says what it means and what to do about it.
+
+    Examples
+    --------
+    >>> from lemmax import RecoveryStatus
+    >>> RecoveryStatus.EXACT.succeeded, RecoveryStatus.NOT_IDENTIFIABLE.succeeded
+    (True, False)
+    """
+
+    EXACT = 1
+    NOISE_LEVEL = 2
+    NOT_IDENTIFIABLE = 3
+    NOT_CONVERGED = 4
+    INTERRUPTED = 5
+
+    @property
+    def message(self) -> str:
+        """One sentence: what happened, and the cure if there is one."""
+        return _MESSAGES[self]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether there is an answer that the data support."""
+        return self in (RecoveryStatus.EXACT, RecoveryStatus.NOISE_LEVEL)
+
+
+_MESSAGES = {
+    RecoveryStatus.EXACT: (
+        "Recovered exactly: the point explains more than half of the observations up to rounding "
+        "errors, and many more than it has degrees of freedom."
+    ),
+    RecoveryStatus.NOISE_LEVEL: (
+        "Recovered to the noise level: the point explains more than half of the observations up "
+        "to noise, and predicts others that were kept aside as well."
+    ),
+    RecoveryStatus.NOT_IDENTIFIABLE: (
+        "Not identifiable: there are too few observations, or none that see some direction, so "
+        "that other points would fit as well. Observe more, or lower the bound on the rank."
+    ),
+    RecoveryStatus.NOT_CONVERGED: (
+        "Did not converge: no point was found that explains more than half of the observations. "
+        "Too many may be wrong, or too few observed for the rank; or the start was bad (give x0, "
+        "another seed, or more restarts)."
+    ),
+    RecoveryStatus.INTERRUPTED: "Interrupted by the user or the callback; this is what it had.",
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recovery:
+    """The outcome of `lemmax.recover`.
+
+    `point`, `x`, `residual` and `sizes` are arrays; all the rest are numbers and names. Nothing in
+    it is to be believed unless ``status.succeeded``.
+    """
+
+    point: AbstractPoint
+    """The point; ``point.dense()`` is the matrix or tensor itself."""
+    x: Parameters
+    """Its parameters, of the rank that was found."""
+    map: AbstractMap
+    """The map that makes the point of the parameters, of the rank that was found."""
+    status: RecoveryStatus
+    rank: int | None
+    """Number of terms; None for a map without them."""
+    rank_bound: int | None
+    """The rank that was given."""
+    sizes: np.ndarray | None
+    """Sizes of the terms, largest first: singular values of a matrix (of a tensor: those of its
+    unfoldings). Those beyond the rank are what was cut off."""
+    residual: np.ndarray
+    """Observations of the point less the data."""
+    outliers: Any
+    """Where the data are wrong: indices into the data, so that ``data[outliers]`` are those."""
+    noise: float
+    """Standard deviation of the noise on the other data; 0 if they are exact."""
+    expected_error: float
+    """Relative error of the point to expect from noise or rounding errors."""
+    freedom: int
+    """Degrees of freedom of a point of this rank."""
+    needed: int
+    """The number of observations that theory asks for."""
+    observations: int
+    """The number of observations there are."""
+    objections: tuple[str, ...]
+    """Why the answer is not to be believed; empty if it is."""
+    passes: int
+    """How often the measurements were read, forward or adjoint; a step of LMM takes two."""
+    steps: int
+    seconds: float
+    """Time it took, compilation included."""
+
+    @property
+    def outlier_count(self) -> int:
+        """How many data are wrong."""
+        first = self.outliers[0] if isinstance(self.outliers, tuple) else self.outliers
+        return len(first)
+
+    @property
+    def outlier_fraction(self) -> float:
+        """Their share."""
+        return self.outlier_count / self.observations
+
+    @property
+    def rank_gap(self) -> float:
+        """The smallest term that was kept, divided by the largest that was cut off."""
+        if self.sizes is None or self.rank is None or not 0 < self.rank < len(self.sizes):
+            return float("nan")
+        cut = float(self.sizes[self.rank])
+        return float(self.sizes[self.rank - 1]) / cut if cut > 0 else float("inf")
+
+    @property
+    def residual_gap(self) -> float:
+        """The smallest residual of an outlier, divided by the largest of the other data."""
+        sizes = np.abs(self.residual)
+        wrong = np.zeros(sizes.shape, bool)
+        wrong[self.outliers] = True
+        if not np.any(wrong) or np.all(wrong):
+            return float("nan")
+        inside = float(np.max(sizes[~wrong]))
+        return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names, without the arrays: to be written as JSON, or put in a table."""
+        names = (
+            "rank rank_bound outlier_count outlier_fraction noise expected_error rank_gap "
+            "residual_gap freedom needed observations passes steps seconds"
+        )
+        facts: dict[str, Any] = {"status": self.status.name, "objections": list(self.objections)}
+        return facts | {name: getattr(self, name) for name in names.split()}
+
+    def summary(self) -> str:
+        """What was found, in a few lines."""
+        status = self.status
+        lines = [f"{status.name}: {status.message}"]
+        lines += [f"  But {objection}." for objection in self.objections]
+        if self.rank is not None:
+            bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
+            gap = _times(self.rank_gap, "the smallest term kept is {} times the largest cut off")
+            lines.append(f"rank            {self.rank}{bound}{gap}")
+        gap = _times(self.residual_gap, "the smallest is {} times the largest other residual")
+        lines.append(
+            f"outliers        {self.outlier_count} of {self.observations} "
+            f"({self.outlier_fraction:.1%}){gap}"
+        )
+        exact = status is RecoveryStatus.EXACT
+        lines += [
+            f"noise           {'none' if exact else f'{self.noise:.3g} (standard deviation)'}",
+            f"expected error  {self.expected_error:.1e} (relative)",
+            f"observations    {self.observations} for {self.freedom} degrees of freedom; "
+            f"theory asks for {self.needed}",
+            f"effort          {self.passes} passes over the data, {self.steps} steps, "
+            f"{self.seconds:.2f} s",
+        ]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Recovery {self.status.name}, rank {self.rank}>"
+
+
+def _times(gap: float, sentence: str) -> str:
+    return "" if np.isnan(gap) else f": {sentence.format(f'{gap:.3g}')}"
