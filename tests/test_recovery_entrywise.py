@@ -169,6 +169,18 @@ def test_a_row_and_a_column_of_outliers_spoil_themselves_alone():
     assert np.max(np.abs(difference)) < 1e-11
 
 
+def test_a_component_of_a_minority_of_rows_is_found():
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((ROWS, RANK)), rng.standard_normal((COLUMNS, RANK))
+    left[ROWS // 3 :, -1] = 0  # the bulk of the residuals is zero without it
+    truth = left @ right.T
+    data = np.where(rng.random(truth.shape) < 0.1, rng.uniform(-10, 10, truth.shape), truth)
+    problem = lm.Composite(lm.losses.L1(), lm.maps.LowRank(truth.shape, BOUND), data)
+    fit = fit_entries(problem)
+    assert fit.map.rank == RANK
+    np.testing.assert_allclose(matrix(fit), truth, atol=1e-11)
+
+
 def test_a_generous_bound_on_the_rank_does_no_harm():
     instance = Instance(1)
     instance.map = lm.maps.LowRank((ROWS, COLUMNS), COLUMNS + 5)

@@ -30,10 +30,11 @@ _CLEARANCE = 1.5
 # image of the strong ones in the clipping.
 _COMPARABLE = 0.5
 # A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
-_FEW_ROWS, _PART_OF_ROWS = 4, 0.02
+FEW_ROWS, _PART_OF_ROWS = 4, 0.02
 _POWER_ITERATIONS = 4
-# A row is lost if this part of the inliers that other rows have is all it has.
-_LOST = 0.5
+# A row is lost if this part of the inliers that other rows have is all it has, or if it has so
+# many standard deviations less than they.
+_LOST, _BY_CHANCE = 0.5, 5.0
 # It is found again if its residuals have come down to this part of what they were.
 _GAIN = 0.1
 # Its last fits are to residuals below so many times their quantile at this share: a row may have
@@ -76,7 +77,9 @@ class Observed(eqx.Module):
                 values = np.zeros(shape, dtype)
                 values[tuple(index[known] for index in indices)] = data[known]
                 operator, data, known = Identity(), values, seen
-        places = np.flatnonzero(known)
+        # Where the matrix has rows of zeros it is no merit to fit them: the rest is judged.
+        judged = known & (data != 0)
+        places = np.flatnonzero(judged if np.any(judged) else known)
         if len(places) > _SAMPLE:
             places = rng.choice(places, _SAMPLE, replace=False)
         everywhere = bool(np.all(known))
@@ -147,7 +150,7 @@ class Components(NamedTuple):
         spread = np.ones(len(self.values), bool)
         for vectors in (self.left, self.right):
             rows = len(vectors)
-            needed = min(rows / 2, max(_FEW_ROWS, _PART_OF_ROWS * rows))
+            needed = min(rows / 2, max(FEW_ROWS, _PART_OF_ROWS * rows))
             spread &= 1 / np.maximum(np.sum(vectors**4, axis=0), 1e-300) >= needed
         return spread
 
@@ -232,7 +235,7 @@ def factors_of(map: MatrixMap, components: Components, dtype: Any) -> Parameters
 
 def refit_lost_rows(
     map: MatrixMap, observed: Observed, x: Parameters, level: float
-) -> Parameters | None:
+) -> tuple[Parameters | None, int]:
     """Fit rows and columns anew that are so far off that nothing of them counts.
 
     The level may fall faster than the errors of a few rows, of which then every entry looks like
@@ -242,6 +245,8 @@ def refit_lost_rows(
     -------
     Parameters or None
         Of the map; None if no row or column was lost and is found.
+    int
+        How many stay lost.
     """
     residual = np.asarray(observed.measure(map(x)) - observed.data, np.float64)
     known = np.ones(residual.shape, bool)
@@ -257,25 +262,31 @@ def refit_lost_rows(
     sides = [0] if isinstance(map, PSD) else [0, 1]
     factors = [np.array(f, np.float64) for f in ([x] if isinstance(map, PSD) else x)]
     used = np.any(factors[0] != 0, axis=0)
-    found = False
+    found = lost = 0
     for side in sides:
         rows = factors[side].shape[0]
         counts = np.bincount(places[side], minlength=rows)
         inliers = np.bincount(places[side], weights=fits, minlength=rows)
         enough = counts > 2 * np.count_nonzero(used)
-        for row in np.flatnonzero((inliers < wanted * counts) & enough):
+        expected = np.mean(fits) * counts
+        chance = _BY_CHANCE * np.sqrt(expected * (1 - np.mean(fits)))
+        few = inliers < np.maximum(wanted * counts, expected - chance)
+        for row in np.flatnonzero(few & enough):
             here = places[side] == row
             others = factors[-1 - side][places[1 - side][here]][:, used]
             solution, left = _robust_regression(others, values[here], level)
             before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
             # A row may consist of outliers alone: then it stays as it is.
-            if after <= max(level, _GAIN * before):
+            more = np.count_nonzero(np.abs(left) <= level) > inliers[row]
+            if more if before <= level else after <= max(level, _GAIN * before):
                 factors[side][row, used] = solution
-                found = True
+                found += 1
+            else:
+                lost += 1
     if not found:
-        return None
+        return None, lost
     arrays = [jnp.asarray(factor, observed.data.dtype) for factor in factors]
-    return arrays[0] if isinstance(map, PSD) else tuple(arrays)
+    return (arrays[0] if isinstance(map, PSD) else tuple(arrays)), lost
 
 
 def _robust_regression(

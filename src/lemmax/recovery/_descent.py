@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from .._typing import Parameters
@@ -20,6 +21,7 @@ _LEAST_DECREASE = 1e-3
 MAX_STEPS = 40
 _BULK = BulkPolyak()
 _TRIAL_STEPS = 6
+_SHORTER_STEPS = 4
 
 
 class Descended(NamedTuple):
@@ -65,7 +67,7 @@ class Descent:
                 return Descended(at, sizes, len(values) - 1, exact=True)
             if self.watch("linearised steps", len(values) - 1, at.value):
                 return Descended(best, sizes, len(values) - 1, interrupted=True)
-            at = self.bench.linearise(step(at), rank)
+            at = self._moved(at, step(at))
             if not np.isfinite(at.value):
                 break
             best = at if at.value <= best.value else best
@@ -80,6 +82,22 @@ class Descent:
             if len(values) > 3 and values[-4] - min(values[-3:]) <= _LEAST_DECREASE * self._gap(at):
                 break
         return Descended(best, sizes, len(values) - 1)
+
+    def _moved(self, at: Linearised, x: Parameters) -> Linearised:
+        """Where a step leads; less far, as long as a minimiser of the model leads up.
+
+        The model is convex, so its minimiser is in a direction of descent, if not at the right
+        distance. Steps of other kinds have other safeguards.
+        """
+        after = self.bench.linearise(x, at.rank)
+        if not self.robust or at.matrix is None:
+            return after
+        for _ in range(_SHORTER_STEPS):
+            if after.value <= at.value or self.vanishes(after.residual):
+                break
+            x = jax.tree.map(lambda here, there: here + (there - here) / 4, at.x, after.x)
+            after = self.bench.linearise(x, at.rank)
+        return after
 
     def vanishes(self, residual: Any) -> bool:
         """Whether most residuals (all, of losses that are not robust) are rounding errors."""

@@ -25,6 +25,7 @@ from ..points import KruskalPoint
 from ..problem import Composite
 from ._components_of_entries import (
     BEYOND,
+    FEW_ROWS,
     MEDIAN,
     Components,
     MatrixMap,
@@ -39,8 +40,8 @@ from ._components_of_entries import (
 
 # The Huber loss is quadratic up to so many standard deviations of the bulk.
 _LEVEL = 3.0
-# Another, tried when nothing else helps, and what is called help: the scale falls to this part.
-_SHARP_LEVEL, _HELPED = 1.5, 0.9
+# Others, tried when nothing else helps, and what is called help: the scale falls to this part.
+_SHARP_LEVELS, _HELPED = (1.5, 1.0), 0.9
 # The level falls to no less than this part of itself a step: the bulk takes time to follow.
 _FALL = 0.6
 # While the bulk shrinks, the level is so many times what it is at the end.
@@ -64,6 +65,8 @@ _COLUMNS = 8
 # What a component fits of mere noise, in units of a random matrix's squared norm per degree of
 # freedom: a half of the variance, and as much again, since it is the best of many.
 _MERE_NOISE = 1.0
+# Inliers that are less than this share are not worth a component.
+_FEW = 0.01
 # Rounds of adding components, dropping them, and refitting rows that were lost.
 _ROUNDS = 4
 # Steps between two calls of the watch.
@@ -164,6 +167,12 @@ def _settle(map: MatrixMap, observed: Observed, state: _State, terms: _Terms) ->
     return jax.lax.while_loop(goes_on, step, state)
 
 
+@eqx.filter_jit
+def _sample_sizes(map: MatrixMap, observed: Observed, x: Parameters) -> Array:
+    residual = observed.measure(map(x)) - observed.data
+    return jnp.abs(residual.reshape(-1)[observed.sample])
+
+
 def _tangent(map: MatrixMap, x: Parameters, direction: Parameters) -> KruskalPoint:
     """The first-order change of the point, factored."""
     (left, right), (dleft, dright) = (
@@ -194,6 +203,7 @@ class _Search:
         self.height = _LEVEL
         self.needed = 0  # the rank below which the bulk is known to grow
         self.steps = self.passes = 0
+        self.lost = 0  # rows and columns of which nothing fits
         self.stopped = False
 
     @property
@@ -269,40 +279,77 @@ class _Search:
 
     def add(self) -> bool:
         """Add the components that stand out of what is left; whether there were any."""
-        if self.rank == self.bound:
-            return False
-        columns = min(self.map.rank + 2, *self.observed.shape)
-        probe = self.rng.standard_normal((self.observed.shape[1], columns))
-        new = leading_components(self.map, self.observed, self.x, self.level, probe)
-        self.passes += 2
-        rank = min(self.rank + len(new.values), self.bound)
-        if rank == self.rank:
-            return False
-        if rank > self.map.rank:
-            self.map = of_rank(self.map, min(self.bound, 2 * self.map.rank))
-            rank = min(rank, self.map.rank)
-        new = new.only(slice(rank - self.rank))
-        state = self.settle(self.found.and_also(new))
-        if self.rank and not float(state.scale) <= _WORSE * self.scale:
+        new = self._standing_out(self.level)
+        if len(new.values) == 0:
             return False
         before, scale_before = self.rank, self.scale
-        self.keep(state, rank)
+        state = self.settle(self.found.and_also(new))
+        if before and not float(state.scale) <= _WORSE * self.scale:
+            return False
+        self.keep(state, before + len(new.values))
         return self.rank > before or self.scale < _LESS * scale_before
 
+    def extend(self) -> bool:
+        """Add components of rows so few that the bulk is fitted without; whether there were any."""
+        if not self.collapsed or self.lost < FEW_ROWS:
+            return False
+        sizes, limit = self._sizes(), self._nearly
+        large = sizes > limit
+        if not np.any(large):
+            return False
+        level = _LEVEL * float(np.median(sizes[large]))
+        new = self._standing_out(level)
+        if len(new.values) == 0:
+            return False
+        before = self.found, self.scale, self.level
+        self.found, self.level = self.found.and_also(new), level
+        self.finish()
+        helped = self.collapsed and np.mean(self._sizes() > limit) < np.mean(large) - _FEW
+        if helped:
+            self.needed = self.rank  # although the bulk does not show it
+        else:
+            self.found, self.scale, self.level = before
+        return bool(helped)
+
+    def _standing_out(self, level: float) -> Components:
+        """Components of what is left, as many as there is room for."""
+        room = self.bound - self.rank
+        if room == 0:
+            return Components.none(self.observed.shape)
+        columns = min(self.map.rank + 2, *self.observed.shape)
+        probe = self.rng.standard_normal((self.observed.shape[1], columns))
+        new = leading_components(self.map, self.observed, self.x, level, probe).only(slice(room))
+        self.passes += 2
+        if self.rank + len(new.values) > self.map.rank:
+            self.map = of_rank(self.map, min(self.bound, 2 * self.map.rank))
+        return new.only(slice(self.map.rank - self.rank))
+
+    def _sizes(self) -> np.ndarray:
+        """Of a sample of the residuals."""
+        self.passes += 1
+        return np.asarray(_sample_sizes(self.map, self.observed, self.x))
+
+    @property
+    def _nearly(self) -> float:
+        return max(self.level, _NEARLY * self.rounding)
+
     def sharpen(self) -> bool:
-        """Steps with a low level; whether they helped.
+        """Steps with low levels; whether they helped.
 
         If many outliers are of one sign and size, there is a fit half way to them, with a bulk
         so large that they are not above the level.
         """
         if not self.rank:
             return False
-        state = self.settle(self.found, height=_SHARP_LEVEL)
-        helped = float(state.scale) < _HELPED * self.scale
-        if helped:
-            self.keep(state, self.rank)
-            self.height = _SHARP_LEVEL
-        return helped
+        for height in _SHARP_LEVELS:
+            state = self.settle(self.found, height=height)
+            if float(state.scale) < _HELPED * self.scale:
+                self.keep(state, self.rank)
+                self.height = height
+                return True
+            if self.stopped:
+                break
+        return False
 
     def prune(self) -> bool:
         """Drop components, the weakest first, without which the bulk is no larger."""
@@ -320,9 +367,7 @@ class _Search:
 
     def revive(self) -> bool:
         """Refit rows and columns of which hardly anything counts; whether that helped."""
-        refitted = refit_lost_rows(
-            self.map, self.observed, self.x, max(self.level, _NEARLY * self.rounding)
-        )
+        refitted, self.lost = refit_lost_rows(self.map, self.observed, self.x, self._nearly)
         self.passes += 1
         if refitted is None:
             return False
@@ -406,8 +451,8 @@ def fit_entries(
                 break
             pruned = search.prune()  # what is dropped makes room
             search.finish()
-            revived = search.revive()
-            if search.stopped or not (revived or (pruned and not search.collapsed)):
+            changed = search.revive() or search.extend() or (pruned and not search.collapsed)
+            if search.stopped or not changed:
                 break
         map = of_rank(problem.map, max(1, search.rank))
         root = jnp.sqrt(search.observed.unit)

@@ -178,7 +178,11 @@ def _as_recovery(
 
 def _rank(answer: Answer) -> int | None:
     if isinstance(answer.map, Square):
-        return answer.certificate.freedom
+        # Entries that are there for sure: above the error to expect, shared by all.
+        entries = np.asarray(answer.x, np.float64) ** 2
+        error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
+        level = max(1e-8, error / np.sqrt(entries.size)) * np.linalg.norm(entries)
+        return int(np.sum(entries > level))
     return answer.map.rank if is_ranked(answer.map) else None  # pyright: ignore
 
 

@@ -1,0 +1,120 @@
+"""The parts of a recovery, each against something it was not copied from."""
+
+import jax
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax.recovery import _structure
+from lemmax.recovery._descent import standing_terms
+from lemmax.recovery._linearised import Workbench
+from lemmax.recovery._search import lower_ranks
+from lemmax.recovery._tangent import tangent_of_entries, tangent_of_matrix
+
+MAPS = [
+    lm.maps.PSD(6, 3),
+    lm.maps.LowRank((6, 5), 3),
+    lm.maps.CP((5, 4, 6), 3),
+    lm.maps.SymmetricCP(5, 3),
+]
+
+
+def random_parameters(map, seed=0):
+    return lm.init.random_starts(map, 1, seed=seed)[0]
+
+
+@pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
+def test_degrees_of_freedom_are_the_rank_of_the_jacobian(map):
+    x = random_parameters(map)
+    jacobian = jax.jacobian(lambda u: map(u).dense())(jax.tree.map(jax.numpy.asarray, x))
+    size = int(np.prod(map.shape))
+    columns = [np.reshape(leaf, (size, -1)) for leaf in jax.tree.leaves(jacobian)]
+    rank = np.linalg.matrix_rank(np.concatenate(columns, axis=1))
+    assert _structure.degrees_of_freedom(map, map.rank) == rank
+
+
+@pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
+def test_a_point_of_lower_rank_is_cut_without_loss(map):
+    smaller = _structure.with_rank(map, 2)
+    x = random_parameters(smaller, seed=1)
+    padded = jax.tree.map(lambda f: np.pad(f, ((0, 0), (0, 1))), x)
+    rng = np.random.default_rng(0)
+    cut = _structure.cut(map, padded, 2, rng)
+    assert float(map(cut).distance(map(padded))) < 1e-9 * float(map(padded).norm())
+    _, kept = _structure.without_zero_terms(map, cut, 2)
+    assert float(smaller(kept).distance(smaller(x))) < 1e-9 * float(smaller(x).norm())
+
+
+def test_sizes_of_a_matrix_are_its_singular_values():
+    map = lm.maps.LowRank((6, 5), 3)
+    x = random_parameters(map)
+    expected = np.linalg.svd(np.asarray(map(x).dense()), compute_uv=False)[:3]
+    assert _structure.term_sizes(map, x) == pytest.approx(expected)
+
+
+def test_terms_stand_or_shrink():
+    before = np.array([1.0, 1e-2, 1e-3, 1e-4])
+    assert standing_terms(before, before * [1, 1.05, 0.25, 0.25]) == 2
+    assert standing_terms(before, before * [1, 0.6, 0.25, 0.25]) is None  # not yet clear
+    assert standing_terms(before, before) is None  # nothing to cut
+    assert standing_terms(before, before / 4) is None  # nothing to keep
+    assert standing_terms(None, before) is None
+
+
+def test_lower_ranks_are_all_the_small_ones_and_some_others():
+    assert lower_ranks(1) == []
+    assert lower_ranks(4) == [1, 2, 3]
+    assert lower_ranks(20) == [1, 2, 3, 4, 6, 9, 14]
+
+
+@pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
+def test_a_linearisation_agrees_with_automatic_differentiation(map):
+    rng = np.random.default_rng(2)
+    operator = lm.operators.Dense(rng.standard_normal((7, *map.shape)))
+    problem = lm.Composite(lm.losses.L1(), map, rng.standard_normal(7), operator)
+    x = jax.tree.map(jax.numpy.asarray, random_parameters(map))
+    bench = Workbench(problem)
+    at = bench.linearise(x, map.rank)
+    jacobian = jax.jacobian(lambda u: operator.measure(map(u)))(x)
+    columns = [np.reshape(leaf, (7, -1)) for leaf in jax.tree.leaves(jacobian)]
+    assert np.asarray(at.matrix) == pytest.approx(np.concatenate(columns, axis=1))
+    assert np.asarray(at.residual) == pytest.approx(np.asarray(problem.evaluate(x).residual))
+    assert bench.passes == 1
+
+
+def test_tangents_against_a_dense_computation():
+    rng = np.random.default_rng(3)
+    map = lm.maps.PSD(5, 2)
+    x = jax.numpy.asarray(rng.standard_normal((5, 2)))
+    operator = lm.operators.Dense(rng.standard_normal((40, 5, 5)))
+    bench = Workbench(lm.Composite(lm.losses.L1(), map, np.ones(40), operator))
+    at = bench.linearise(x, 2)
+    used = rng.random(40) < 0.7
+    jacobian = np.reshape(jax.jacobian(lambda u: map(u).dense())(x), (25, 10))
+    left, s, _ = np.linalg.svd(jacobian, full_matrices=False)
+    basis = left[:, s > 1e-9 * s[0]]
+    seen = np.reshape(operator.matrix, (40, 25))[used] @ basis
+    gains = np.linalg.svd(seen, compute_uv=False)
+    tangent = tangent_of_matrix(map, at.x, at.matrix, used, None)
+    assert tangent.freedom == basis.shape[1] == 9
+    assert tangent.weakest == pytest.approx(gains[-1] / gains[0])
+    assert tangent.error == pytest.approx(np.linalg.norm(1 / gains))
+
+
+def test_a_row_with_too_few_entries_is_not_determined():
+    rng = np.random.default_rng(4)
+    mask = rng.random((12, 10)) < 0.9
+    x = tuple(rng.standard_normal((d, 2)) for d in (12, 10))
+    map = lm.maps.LowRank((12, 10), 2)
+
+    def tangent(mask):
+        operator = lm.operators.Entries.from_mask(mask)
+        count = int(mask.sum())
+        problem = lm.Composite(lm.losses.L1(), map, np.ones(count), operator)
+        return tangent_of_entries(problem, x, np.ones(count, bool), 40)
+
+    assert tangent(mask).weakest > 1e-3
+    mask[3] = False
+    mask[3, 0] = True
+    assert tangent(mask).weakest == 0
+    assert tangent(mask).error == np.inf
