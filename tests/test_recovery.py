@@ -122,7 +122,8 @@ def test_a_function_from_a_start_and_from_others():
     assert np.array_equal(found.outliers, np.arange(0, 60, 7))
     # From two equal decays nothing tells them apart; a random start does.
     stuck = {"x0": np.array([1.0, 1.0, 1.0, 1.0])}
-    assert not lm.recover(None, data, map, **stuck, restarts=0).status.succeeded
+    alone = lm.recover(None, data, map, **stuck, restarts=0)
+    assert alone.status is not lm.RecoveryStatus.EXACT
     found = lm.recover(None, data, map, **stuck, restarts=10)
     assert found.status is lm.RecoveryStatus.EXACT
     assert sorted(found.x) == pytest.approx(sorted(truth), rel=1e-8)
@@ -184,7 +185,8 @@ def test_many_parameters_take_steps_without_a_jacobian(monkeypatch):
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
     assert relative_error(found, instance.truth) < 1e-9
     clean = instance.problem.operator.measure(instance.truth)
-    noisy = np.asarray(clean) * (1 + 1e-3 * np.random.default_rng(0).standard_normal(clean.shape))
+    noise = 1e-3 * float(np.std(clean)) * np.random.default_rng(0).standard_normal(clean.shape)
+    noisy = np.asarray(clean) + noise
     found = recovered(instance.problem, noisy, loss=lm.losses.SquaredL2())
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 2)
 
@@ -221,7 +223,7 @@ def test_a_search_can_be_stopped_and_keeps_what_it_had():
     found = recovered(problem, callback=stop)
     assert found.status is lm.RecoveryStatus.INTERRUPTED
     assert np.all(np.isfinite(found.x))
-    assert len(seen) == 2
+    assert [step for _, step, _ in seen].count(1) == 1
 
 
 def test_the_summary_and_the_picture_tell_the_same():

@@ -152,11 +152,15 @@ class BulkPolyak(AbstractStepRule):
         """The loss of the bulk."""
         if loss.depends_on_norm_alone:
             return super().gap(evaluation, loss)
-        sizes = jnp.abs(evaluation.residual)
+        return self.gap_of(evaluation.residual, loss)
+
+    def gap_of(self, residual: Array, loss: AbstractLoss) -> Gap:
+        """The loss of the bulk of these residuals."""
+        sizes = jnp.abs(residual)
         quantile = jnp.asarray(self.quantile, sizes.dtype)
         typical = jnp.quantile(sizes, quantile) / norm.ppf((1 + quantile) / 2)
         inside = sizes <= self.threshold * typical
-        bulk = loss.value(jnp.where(inside, evaluation.residual, 0))
+        bulk = loss.value(jnp.where(inside, residual, 0))
         return Gap(bulk, jnp.mean(inside, dtype=sizes.dtype))
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:

@@ -105,7 +105,9 @@ class Descent:
 
     def _gap(self, at: Linearised) -> float:
         """What there is to gain: the loss of all but the outliers."""
-        return float(_BULK.gap(at, self.bench.problem.loss).size)  # pyright: ignore
+        if not self.robust:
+            return at.value
+        return float(_BULK.gap_of(at.residual, self.bench.problem.loss).size)
 
     def _typical(self, residual: Any) -> float:
         sizes = np.abs(np.asarray(residual, np.float64))[self.known]

@@ -10,46 +10,36 @@ stops shrinking, a component is missing, which stands out of what is left; or it
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from .._checks import check_kind, check_whole
 from .._dtype import precision_context, to_numpy
-from .._typing import Parameters, RealLike
+from .._typing import Parameters
 from ..maps import PSD, AbstractMap, LowRank
 from ..operators import Entries, Identity
-from ..points import KruskalPoint
 from ..problem import Composite
 from ._components_of_entries import (
     BEYOND,
     FEW_ROWS,
     MEDIAN,
     Components,
-    MatrixMap,
     Observed,
     components_of,
     factors_of,
-    huber_weights,
     leading_components,
     of_rank,
     refit_lost_rows,
 )
+from ._entrywise_steps import BETTER, State, Terms, sample_sizes, settle
 
 # The Huber loss is quadratic up to so many standard deviations of the bulk.
 _LEVEL = 3.0
 # Others, tried when nothing else helps, and what is called help: the scale falls to this part.
 _SHARP_LEVELS, _HELPED = (1.5, 1.0), 0.9
-# The level falls to no less than this part of itself a step: the bulk takes time to follow.
-_FALL = 0.6
-# While the bulk shrinks, the level is so many times what it is at the end.
-_LAG = 3.0
-# Damping, in units of the norm of noise of the size of the level.
-_DAMPING = 0.05
-# The scale stagnates if for so many steps it has not fallen below this part of its best.
-_PATIENCE, _LESS = 6, 0.97
+# The scale stagnates if for so many steps it has not got better.
+_PATIENCE = 6
 # With one more component the scale may rise by this factor, at most: the next may make up for it.
 _WORSE = 1.05
 # A fit to noise is finished when a step moves the entries by less than this part of it.
@@ -58,8 +48,6 @@ _STILL = 1e-3
 _ROUNDING = 32
 # A row is not lost if its residuals are below so many of them.
 _NEARLY = 100
-# No step is longer than this, in units of one over the observed share.
-_LONGEST_STEP = 3.0
 # Factors have so many columns at first, then twice as many: few shapes, few compilations.
 _COLUMNS = 8
 # What a component fits of mere noise, in units of a random matrix's squared norm per degree of
@@ -90,97 +78,6 @@ class EntrywiseFit(NamedTuple):
     converged: bool
     """Whether the bulk of the residuals stopped shrinking, at rounding errors or at noise; False
     also if there is nothing in the data that looks like a component."""
-
-
-class _State(NamedTuple):
-    """A fit on its way at one rank."""
-
-    x: Parameters
-    level: RealLike
-    scale: RealLike
-    """Standard deviation of the bulk of the residuals, before the last step."""
-    best: RealLike
-    """The smallest scale so far, up to a few per cent; infinite before the first step."""
-    since: RealLike
-    """Steps since then."""
-    moved: RealLike
-    """By how much the last step moved the observed entries, root mean square."""
-    steps: RealLike
-
-
-class _Terms(NamedTuple):
-    """How to go, and when to stop: whatever comes first."""
-
-    height: RealLike
-    """The level, in units of the scale."""
-    beyond: RealLike
-    """Residuals above so many levels count for nothing."""
-    scale: RealLike
-    still: RealLike
-    patience: RealLike
-    steps: RealLike
-
-
-@eqx.filter_jit
-def _settle(map: MatrixMap, observed: Observed, state: _State, terms: _Terms) -> _State:
-    """Steps at one rank until the bulk of the residuals stops shrinking."""
-
-    def step(state: _State) -> _State:
-        residual = observed.measure(map(state.x)) - observed.data
-        scale = observed.scale(residual)
-        better = scale < _LESS * state.best
-        # While the bulk falls, the level stays well above it, for rows that are slower; and it
-        # rises at the first step only, after which the scale is not what it was before.
-        first = jnp.isinf(state.best)
-        height = jnp.where(better & ~first, _LAG, 1) * terms.height
-        level = jnp.maximum(height * scale, _FALL * state.level)
-        level = jnp.where(first, level, jnp.minimum(level, state.level))
-        weights = huber_weights(residual, level, terms.beyond)
-        counted = weights * residual
-        covector = observed.operator.adjoint(counted)
-        direction = map.direction(state.x, _DAMPING * level * observed.roots, covector)
-        # The longest step that the weighted squares justify: it knows how many entries count.
-        change = observed.measure(_tangent(map, state.x, direction))
-        curvature = jnp.sum(weights * change**2)
-        slope = jnp.sum(counted * change)
-        length = jnp.where(curvature > 0, slope / jnp.where(curvature > 0, curvature, 1), 0)
-        length = jnp.clip(length, 0, _LONGEST_STEP / observed.share)
-        return _State(
-            x=jax.tree.map(lambda factor, change: factor - length * change, state.x, direction),
-            level=level,
-            scale=scale,
-            best=jnp.where(better, scale, state.best),
-            since=jnp.where(better, 0, state.since + 1),
-            moved=length * jnp.sqrt(jnp.sum(change**2) / observed.count),
-            steps=state.steps + 1,
-        )
-
-    def goes_on(state: _State) -> Array:
-        stops = (
-            state.scale <= terms.scale,
-            state.moved <= terms.still,
-            state.since >= terms.patience,
-            state.steps >= terms.steps,
-        )
-        return ~jnp.any(jnp.stack(stops))
-
-    return jax.lax.while_loop(goes_on, step, state)
-
-
-@eqx.filter_jit
-def _sample_sizes(map: MatrixMap, observed: Observed, x: Parameters) -> Array:
-    residual = observed.measure(map(x)) - observed.data
-    return jnp.abs(residual.reshape(-1)[observed.sample])
-
-
-def _tangent(map: MatrixMap, x: Parameters, direction: Parameters) -> KruskalPoint:
-    """The first-order change of the point, factored."""
-    (left, right), (dleft, dright) = (
-        ((x, x), (direction, direction)) if isinstance(map, PSD) else (x, direction)
-    )
-    return KruskalPoint(
-        (jnp.concatenate([dleft, left], axis=1), jnp.concatenate([right, dright], axis=1))
-    )
 
 
 class _Search:
@@ -226,7 +123,7 @@ class _Search:
         patience: int = _PATIENCE,
         still: float | None = None,
         height: float | None = None,
-    ) -> _State:
+    ) -> State:
         """The state after steps from the sum of these components; the fit itself is kept.
 
         Steps go on until they move the entries by no more than `still`; if that is not given,
@@ -235,10 +132,10 @@ class _Search:
         rank, endless = len(start.values), self._real(np.inf)
         fresh = {"scale": endless, "best": endless, "since": _whole(0), "moved": endless}
         x = factors_of(self.map, start, self.dtype)
-        state = _State(x=x, level=self._real(self.level), steps=_whole(self.steps), **fresh)
+        state = State(x=x, level=self._real(self.level), steps=_whole(self.steps), **fresh)
         while True:
             last = min(self.max_steps, self.steps + _CHUNK)
-            terms = _Terms(
+            terms = Terms(
                 height=self._real(height or self.height),
                 # At the end outliers are told apart, and a clipped one is worse than none.
                 beyond=self._real(BEYOND if still is None else 1),
@@ -247,7 +144,7 @@ class _Search:
                 patience=_whole(patience),
                 steps=_whole(last),
             )
-            state = _settle(self.map, self.observed, state, terms)
+            state = settle(self.map, self.observed, state, terms)
             self.passes += 3 * (int(state.steps) - self.steps)
             self.steps = int(state.steps)
             self.stopped |= self.steps >= self.max_steps
@@ -262,7 +159,7 @@ class _Search:
                 rank = len(now.values)
                 state = state._replace(x=factors_of(self.map, now, self.dtype), **fresh)
 
-    def keep(self, state: _State, rank: int) -> None:
+    def keep(self, state: State, rank: int) -> None:
         """Take over what the steps arrived at."""
         found = components_of(self.map, state.x, rank)
         self.found = found.only(found.spread())
@@ -287,7 +184,7 @@ class _Search:
         if before and not float(state.scale) <= _WORSE * self.scale:
             return False
         self.keep(state, before + len(new.values))
-        return self.rank > before or self.scale < _LESS * scale_before
+        return self.rank > before or self.scale < BETTER * scale_before
 
     def extend(self) -> bool:
         """Add components of rows so few that the bulk is fitted without; whether there were any."""
@@ -327,7 +224,7 @@ class _Search:
     def _sizes(self) -> np.ndarray:
         """Of a sample of the residuals."""
         self.passes += 1
-        return np.asarray(_sample_sizes(self.map, self.observed, self.x))
+        return np.asarray(sample_sizes(self.map, self.observed, self.x))
 
     @property
     def _nearly(self) -> float:

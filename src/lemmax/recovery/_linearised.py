@@ -18,6 +18,7 @@ from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array
 
 from .._memory import available_bytes
+from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
@@ -34,6 +35,7 @@ _SHARE_OF_MEMORY = 1 / 8
 # Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
 LMM_STEPS = 20
 _CG_STEPS = 40
+_LEAST_DAMPING = 1e-9
 
 
 class Linearised(NamedTuple):
@@ -68,7 +70,7 @@ class Workbench:
 
     def is_small(self, x: Parameters) -> bool:
         """Whether the measured Jacobian can be formed and factorised in reasonable time."""
-        count = sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
+        count = parameter_count(x)
         data = self.problem.data
         # The tangents are as many dense points.
         point = math.prod(self.problem.operator.point_shape or data.shape)
@@ -109,6 +111,11 @@ class Workbench:
             return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
         self.passes += 2 * _CG_STEPS + 1
         return _least_squares_by_cg(self.problem, at.x, at.residual, on_device, damping)
+
+
+def parameter_count(x: Parameters) -> int:
+    """How many numbers the parameters are."""
+    return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
 
 
 @eqx.filter_jit
@@ -157,17 +164,23 @@ def _least_squares(
 def _least_squares_by_cg(
     problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:
-    """The same without B; J'J, which is cheap, preconditions."""
+    """The same without B, by conjugate gradients; J'J, which is cheap to invert, preconditions."""
     operator, map = problem.operator, problem.map
+    # B'WB is about the gain of the operator times J'J, whose mean eigenvalue is about that of x x'.
+    point = map(x)
+    gain = jnp.sum(weights * (residual + problem.data) ** 2) / point.norm() ** 2
+    shift = jnp.maximum(damping, _LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
 
     def back(observations: Array) -> Parameters:
-        return map.vjp(x, operator.adjoint(weights * observations))
+        covector = operator.adjoint(weights * observations)
+        return map.vjp(x, covector)
 
     def normal(dx: Parameters) -> Parameters:
-        return back(operator.measure(DensePoint(map.jvp(x, dx))))
+        seen = back(operator.measure(DensePoint(map.jvp(x, dx))))
+        return jax.tree.map(lambda a, b: a + shift * gain * b, seen, dx)
 
     def preconditioner(g: Parameters) -> Parameters:
-        return map.solve(x, damping, g)
+        return jax.tree.map(lambda a: a / gain, map.solve(x, shift, g))
 
     change, _ = cg(normal, back(residual), maxiter=_CG_STEPS, M=preconditioner)
     return jax.tree.map(jnp.subtract, x, change)

@@ -7,11 +7,10 @@ not grossly wrong. So the bulk is refitted, for every number of terms, and the b
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from .._typing import Parameters
-from ._linearised import Linearised, Workbench
+from ._linearised import Linearised, Workbench, parameter_count
 from ._structure import degrees_of_freedom
 
 # The median of |z| for a standard Gaussian, and the size beyond which a residual is none of one.
@@ -68,7 +67,7 @@ def freedom_of(bench: Workbench, at: Linearised) -> int:
     """The number of degrees of freedom of a fit: all parameters, if more is not known."""
     if at.rank is not None:
         return degrees_of_freedom(bench.map, at.rank)  # pyright: ignore[reportArgumentType]
-    return sum(leaf.size for leaf in jax.tree.leaves(at.x))
+    return parameter_count(at.x)
 
 
 def best_of(fits: Iterable[Refit], known: np.ndarray) -> Refit:

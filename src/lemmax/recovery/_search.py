@@ -79,8 +79,8 @@ class Search:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
                     return answer
-            elif not ends:
-                # Noise, perhaps: then other starts and ranks bring nothing.
+            elif not ends and self.x0 is None:
+                # Noise, perhaps: then other ranks bring nothing. Other starts than a given one may.
                 answer = self._noisy([end])
                 if answer.certificate.holds:
                     return answer

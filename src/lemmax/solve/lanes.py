@@ -7,8 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 from jaxtyping import Array, Int, PyTree
 
+from .._tree import tree_where
 from ..problem import Composite, Evaluation
 from ..status import Status
 from .loop import Carry, Plan, State, settle, start
@@ -120,24 +122,41 @@ def advance_lanes(
 def _settle(
     lanes: Lanes, carry: Carry, evaluation: Evaluation, row: Int[Array, ""], limit: Int[Array, ""]
 ) -> Carry:
-    """One lane after the other, so that each costs what it does alone.
+    """Judge and move every lane.
 
-    Side by side all would do what any of them needs: both sides of every choice, and as many inner
-    iterations as the slowest.
+    Side by side, if all they do is arithmetic: a program of many small operations takes as long for
+    many lanes as for one. Methods that iterate inside of a step are settled one after the other;
+    side by side each would iterate as often as the slowest.
     """
 
     def one(lane: tuple[PyTree, State, Evaluation]) -> tuple[State, Trace]:
         part, state, evaluation = lane
-        plan = lanes.plan(part)
-        entries = jax.eval_shape(lambda: settle(plan, state, evaluation, row)[1])
+        return settle(lanes.plan(part), state, evaluation, row)
+
+    def one_if_active(lane: tuple[PyTree, State, Evaluation]) -> tuple[State, Trace]:
+        state, entries = lane[1], jax.eval_shape(one, lane)[1]
         return jax.lax.cond(
             _active(state, limit),
-            lambda: settle(plan, state, evaluation, row),
+            lambda: one(lane),
             lambda: (state, jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), entries)),
         )
 
-    states, entries = jax.lax.map(one, (lanes.stacked, carry.state, evaluation))
+    together = (lanes.stacked, carry.state, evaluation)
+    first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), together)
+    if _iterates(jax.make_jaxpr(one)(first).jaxpr):
+        states, entries = jax.lax.map(one_if_active, together)
+    else:
+        states, entries = jax.vmap(one)(together)
+        states = jax.vmap(tree_where)(_active(carry.state, limit), states, carry.state)
     return Carry(states, jax.vmap(record, in_axes=(0, None, 0))(carry.trace, row, entries))
+
+
+def _iterates(jaxpr: Any) -> bool:
+    """Whether there is a loop in a program whose length its data decide."""
+    return any(
+        equation.primitive.name == "while" or any(map(_iterates, jaxprs_in_params(equation.params)))
+        for equation in jaxpr.eqns
+    )
 
 
 def _active(state: State, limit: Int[Array, ""]) -> Array:
