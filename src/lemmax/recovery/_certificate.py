@@ -100,6 +100,14 @@ def certify_noise(
     return _certificate(False, explained, tangent, scale, error, objections)
 
 
+def nothing_found(fit: Fit, freedom: int) -> Certificate:
+    """The zero point, for want of a better one."""
+    objections = ("nothing in the data stands out, and the point is zero",)
+    none = np.zeros_like(fit.known)
+    scale = float(np.median(np.abs(fit.residual[fit.known])))
+    return Certificate(False, none, freedom, scale, np.inf, objections, unseen=False)
+
+
 def _certificate(
     exact: bool,
     explained: np.ndarray,

@@ -65,9 +65,12 @@ class Descent:
         while len(values) <= max_steps:
             if self.vanishes(at.residual):
                 return Descended(at, sizes, len(values) - 1, exact=True)
-            if self.watch("linearised steps", len(values) - 1, at.value):
+            try:
+                if self.watch("linearised steps", len(values) - 1, at.value):
+                    raise KeyboardInterrupt
+                at = self._moved(at, step(at))
+            except KeyboardInterrupt:
                 return Descended(best, sizes, len(values) - 1, interrupted=True)
-            at = self._moved(at, step(at))
             if not np.isfinite(at.value):
                 break
             best = at if at.value <= best.value else best

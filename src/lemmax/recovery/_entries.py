@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..problem import Composite
-from ._certificate import Fit, certify_exact, certify_noise
+from ._certificate import Fit, certify_exact, certify_noise, nothing_found
 from ._descent import Descent, Watch
-from ._entrywise import EntrywiseFit, fit_entries
+from ._entrywise import fit_entries
 from ._linearised import Workbench
 from ._noise import BULK, noise_scale
 from ._search import Answer, hide, is_robust, without
@@ -17,12 +17,9 @@ from ._tangent import tangent_of_entries
 
 def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
     """The answer, the passes and the steps it took."""
-    interrupted = False
 
     def told(step: int, rank: int, scale: float) -> bool:
-        nonlocal interrupted
-        interrupted = interrupted or watch(f"rank {rank}", step, scale)
-        return interrupted
+        return watch(f"rank {rank}", step, scale)
 
     found = fit_entries(problem, seed=seed, watch=told)
     passes = found.passes
@@ -39,16 +36,18 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
     def predict() -> tuple[np.ndarray, np.ndarray]:
         nonlocal passes
         hidden = hide(problem, seed)
-        again: EntrywiseFit = fit_entries(without(problem, hidden), seed=seed, watch=told)
+        again = fit_entries(without(problem, hidden), seed=seed, watch=told)
         passes += again.passes
         return np.asarray(again.residual, np.float64), hidden
 
-    if descent.vanishes(fit.residual):
+    if fit.norm == 0:
+        certificate = nothing_found(fit, freedom)
+    elif descent.vanishes(fit.residual):
         certificate = certify_exact(fit, descent.zero)
     else:
         scale = noise_scale(fit.residual, fit.known, freedom, robust)
         used = fit.known & ((np.abs(fit.residual) <= BULK * scale) | (not robust))
         certificate = certify_noise(fit, used, scale, predict)
     sizes = term_sizes(found.map, found.x)
-    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, interrupted)
+    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, found.interrupted)
     return answer, passes, found.steps

@@ -78,6 +78,8 @@ class EntrywiseFit(NamedTuple):
     converged: bool
     """Whether the bulk of the residuals stopped shrinking, at rounding errors or at noise; False
     also if there is nothing in the data that looks like a component."""
+    interrupted: bool
+    """Whether the watch, or Ctrl-C, put an end to it."""
 
 
 class _Search:
@@ -284,6 +286,18 @@ class _Search:
         state = self.settle(self.found, patience=10 * _PATIENCE, still=still, height=_LEVEL)
         self.keep(state, self.rank)
 
+    def run(self) -> None:
+        """Add components, drop them, and refit rows that were lost, until nothing changes."""
+        for _ in range(_ROUNDS):
+            self.grow()
+            if not self.rank or self.stopped:
+                break
+            pruned = self.prune()  # what is dropped makes room
+            self.finish()
+            changed = self.revive() or self.extend() or (pruned and not self.collapsed)
+            if self.stopped or not changed:
+                break
+
     def _freedom(self) -> float:
         """Observations less parameters."""
         parameters = self.rank * sum(self.observed.shape)
@@ -342,15 +356,11 @@ def fit_entries(
     rng = np.random.default_rng(seed)
     with precision_context(problem):
         search = _Search(problem, rng, max_steps, watch)
-        for _ in range(_ROUNDS):
-            search.grow()
-            if not search.rank or search.stopped:
-                break
-            pruned = search.prune()  # what is dropped makes room
-            search.finish()
-            changed = search.revive() or search.extend() or (pruned and not search.collapsed)
-            if search.stopped or not changed:
-                break
+        interrupted = False
+        try:
+            search.run()
+        except KeyboardInterrupt:
+            interrupted = True
         map = of_rank(problem.map, max(1, search.rank))
         root = jnp.sqrt(search.observed.unit)
         x = jax.tree.map(lambda factor: root * factor, factors_of(map, search.found, search.dtype))
@@ -361,5 +371,6 @@ def fit_entries(
             residual=np.asarray(residual),
             steps=search.steps,
             passes=search.passes + 1,
-            converged=search.collapsed or (search.rank > 0 and not search.stopped),
+            converged=search.collapsed or (search.rank > 0 and not (search.stopped or interrupted)),
+            interrupted=interrupted or search.stopped,
         )

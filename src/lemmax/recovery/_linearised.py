@@ -26,6 +26,7 @@ from ..methods.steps import BulkPolyak
 from ..points import DensePoint
 from ..problem import Composite
 from ..solve import solve
+from ..status import Status
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
 _PROX_LINEAR = ProxLinear(inner_steps=1000)
@@ -102,6 +103,8 @@ class Workbench:
         """Some steps of LMM, their length told from the bulk of the residuals."""
         result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=LMM_STEPS, tol=0.0)
         self.passes += 2 * int(result.steps) + 2
+        if result.status is Status.INTERRUPTED:  # solve keeps Ctrl-C to itself
+            raise KeyboardInterrupt
         return result.last_x
 
     def least_squares(self, at: Linearised, weights: np.ndarray, damping: RealLike) -> Parameters:

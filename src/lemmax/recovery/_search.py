@@ -70,8 +70,17 @@ class Search:
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
         ends: list[Descended] = []
+        try:
+            return self._run(ends)
+        except KeyboardInterrupt:
+            if not ends:
+                raise
+            return self._exact(ends[-1])._replace(interrupted=True)
+
+    def _run(self, ends: list[Descended]) -> Answer:
         for x, rank in self._attempts():
             end = self.descent.run(x, rank)
+            ends.append(end)
             self.steps += end.steps
             if end.interrupted:
                 return self._exact(end)
@@ -79,12 +88,11 @@ class Search:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
                     return answer
-            elif not ends and self.x0 is None:
+            elif len(ends) == 1 and self.x0 is None:
                 # Noise, perhaps: then other ranks bring nothing. Other starts than a given one may.
-                answer = self._noisy([end])
+                answer = self._noisy(ends)
                 if answer.certificate.holds:
                     return answer
-            ends.append(end)
         return self._noisy(ends)
 
     def _attempts(self) -> Iterator[Attempt]:
@@ -98,10 +106,10 @@ class Search:
         if bound is None:
             yield x, None
             return
-        lower = [(self._cut(x, rank), rank) for rank in lower_ranks(bound)]
-        whole = x if bound == map.rank else self._cut(x, bound), bound  # pyright: ignore
         enough = self.descent.known.sum() >= _ENOUGH * degrees_of_freedom(map, bound)  # pyright: ignore
-        yield from [whole, *lower] if enough else [*lower, whole]
+        lower = lower_ranks(bound)
+        for rank in [bound, *lower] if enough else [*lower, bound]:
+            yield x if rank == map.rank else self._cut(x, rank), rank  # pyright: ignore
         if len(map.shape or ()) > 2:  # tensors have local minima
             for k in range(1, self.restarts + 1):
                 yield self._spectral(self.seed + k), bound
