@@ -29,9 +29,12 @@ def test_readme_code_runs_as_pasted(tmp_path):
     assert "CONVERGED" in printed
     numbers = re.findall(r"^(?:CONVERGED )?(\d\.\d+e-\d+)$", printed, re.MULTILINE)
     errors = [float(number) for number in numbers]
-    assert len(errors) == 2
+    assert len(errors) == 3
     assert max(errors) < 1e-9
-    assert (tmp_path / "convergence.png").stat().st_size > 1000
+    assert "EXACT" in printed
+    assert "outliers        192 of 960" in printed
+    for picture in ("convergence.png", "recovery.png"):
+        assert (tmp_path / picture).stat().st_size > 1000
 
 
 def test_the_code_that_shows_how_to_extend_runs():

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from .._typing import Parameters
+from ..losses import AbstractLoss
 from ..methods.steps import BulkPolyak
 from ._linearised import Linearised, Workbench
 from ._structure import cut, term_sizes
@@ -19,7 +22,6 @@ _ROUNDING = 256
 # In three steps together the value has to fall by this fraction of what there is to gain.
 _LEAST_DECREASE = 1e-3
 MAX_STEPS = 40
-_BULK = BulkPolyak()
 _TRIAL_STEPS = 6
 _SHORTER_STEPS = 4
 
@@ -110,7 +112,7 @@ class Descent:
         """What there is to gain: the loss of all but the outliers."""
         if not self.robust:
             return at.value
-        return float(_BULK.gap_of(at.residual, self.bench.problem.loss).size)
+        return float(_bulk_loss(self.bench.problem.loss, at.residual))
 
     def _typical(self, residual: Any) -> float:
         sizes = np.abs(np.asarray(residual, np.float64))[self.known]
@@ -130,6 +132,11 @@ class Descent:
         if not self.robust:
             return _gauss_newton_steps(self.bench)
         return self.bench.lmm if at.matrix is None else _prox_linear_steps(self.bench)
+
+
+@eqx.filter_jit
+def _bulk_loss(loss: AbstractLoss, residual: Array) -> Array:
+    return BulkPolyak().gap_of(residual, loss).size
 
 
 def _continued(end: Descended, sizes: np.ndarray | None, steps: int) -> Descended:

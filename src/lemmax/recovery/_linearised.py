@@ -20,6 +20,7 @@ from jaxtyping import Array
 from .._memory import available_bytes
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
+from ..maps import AbstractMap
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
 from ..methods.steps import BulkPolyak
@@ -83,7 +84,8 @@ class Workbench:
 
     def linearise(self, x: Parameters, rank: int | None) -> Linearised:
         """Read the measurements: once, unless the map is not homogeneous."""
-        x = jax.tree.map(lambda leaf: jnp.asarray(leaf, self.problem.data.dtype), x)
+        dtype = self.problem.data.dtype
+        x = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), x)
         if self.is_small(x):
             self.passes += 1 if self.map.degree is not None else 2
             matrix, residual, value = _linearise(self.problem, x)
@@ -92,11 +94,16 @@ class Workbench:
             matrix, (residual, value) = None, _evaluate(self.problem, x)
         return Linearised(x, rank, matrix, residual, float(value))
 
+    def norm(self, at: Linearised) -> float:
+        """Of the point."""
+        return float(_norm(self.map, at.x))
+
     def prox_linear(self, at: Linearised, promise: Promise | None) -> tuple[Parameters, Promise]:
         """Minimise the loss of the linearised residual; no pass over the measurements."""
         assert at.matrix is not None
         if promise is None:
-            promise = Promise(*(jnp.full((), jnp.inf, at.residual.dtype) for _ in range(4)))
+            unknown = jax.device_put(np.asarray(np.inf, at.residual.dtype))
+            promise = Promise(unknown, unknown, unknown, unknown)
         return _prox_linear(self.problem, at.x, at.matrix, at.residual, promise)
 
     def lmm(self, at: Linearised) -> Parameters:
@@ -119,6 +126,11 @@ class Workbench:
 def parameter_count(x: Parameters) -> int:
     """How many numbers the parameters are."""
     return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
+
+
+@eqx.filter_jit
+def _norm(map: AbstractMap, x: Parameters) -> Array:
+    return map(x).norm()
 
 
 @eqx.filter_jit

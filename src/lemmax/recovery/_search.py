@@ -184,7 +184,7 @@ class Search:
         return Fit(
             as_array(at),
             self.descent.known,
-            float(self.problem.map(at.x).norm()),
+            self.bench.norm(at),
             lambda used: self._tangent(at, used),
         )
 
@@ -193,7 +193,7 @@ class Search:
             freedom = None if at.rank is None else freedom_of(self.bench, at)
             return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, freedom)
         measured = as_array(at) + np.asarray(self.problem.data, np.float64)
-        gain = np.linalg.norm(measured[used]) / float(self.problem.map(at.x).norm())
+        gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
         return tangent_unseen(float(gain), freedom_of(self.bench, at))
 
     def _contained(self, end: Descended) -> Iterator[Attempt]:

@@ -3,12 +3,11 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from .._linalg import kruskal_to_dense
 from .._typing import Parameters
 from ..init._components import factors_of_tensor
+from ..init._tensors import outer_products
 from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
 
 Ranked = PSD | LowRank | CP | SymmetricCP
@@ -95,7 +94,7 @@ def without_zero_terms(map: Ranked, x: Parameters, rank: int) -> tuple[Ranked, P
 
 def _core(map: AbstractMap, x: Parameters) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The point in orthonormal bases of its factors' columns, in float64."""
-    point = map(jax.tree.map(jnp.asarray, x))
-    decompositions = [np.linalg.qr(np.asarray(f, np.float64)) for f in point.factors]  # pyright: ignore[reportAttributeAccessIssue]
-    small = tuple(jnp.asarray(r) for _, r in decompositions)
-    return np.asarray(kruskal_to_dense(small), np.float64), tuple(q for q, _ in decompositions)
+    factors = map(x).factors  # pyright: ignore[reportAttributeAccessIssue]
+    decompositions = [np.linalg.qr(np.asarray(factor, np.float64)) for factor in factors]
+    core = outer_products(tuple(r for _, r in decompositions))
+    return core, tuple(q for q, _ in decompositions)
