@@ -167,6 +167,15 @@ def test_hopeless_data_are_not_called_recovered():
         assert "theory asks for" in found.summary()
 
 
+def test_the_same_observation_many_times_proves_nothing():
+    rng = np.random.default_rng(1)
+    measurements, x = rng.standard_normal((19, DIM, DIM)), rng.standard_normal((DIM, 2))
+    often = np.repeat(measurements, 20, axis=0)
+    operator = lm.operators.Dense(often)
+    found = lm.recover(operator, operator.measure(KruskalPoint((x, x))), lm.maps.PSD(DIM, 2))
+    assert not found.status.succeeded
+
+
 def test_directions_that_no_observation_sees():
     rng = np.random.default_rng(0)
     measurements = rng.standard_normal((200, 6, 6))

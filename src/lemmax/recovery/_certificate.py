@@ -49,6 +49,8 @@ class Fit(NamedTuple):
     residual: np.ndarray
     known: np.ndarray
     """Which observations there are; the others are missing."""
+    labels: np.ndarray
+    """The same number for observations of the same thing."""
     norm: float
     """Of the point."""
     tangent: Callable[[np.ndarray], Tangent]
@@ -62,7 +64,7 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     tangent = fit.tangent(explained)
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
-    objections = _objections(fit.known, explained, tangent)
+    objections = _objections(fit, explained, tangent)
     if error > _EXACT_ERROR:
         objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
     return _certificate(True, explained, tangent, 0.0, error, objections)
@@ -83,7 +85,7 @@ def certify_noise(
     explained = fit.known & (np.abs(fit.residual) <= outlier_level(count) * scale)
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
-    objections = _objections(fit.known, used, tangent)
+    objections = _objections(fit, used, tangent)
     if error > _NOISY_ERROR:
         objections.append(f"the noise allows for a relative error of {error:.1g}")
     if not objections:
@@ -129,14 +131,15 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
     return float(size * tangent.error / norm) if norm > 0 else np.inf
 
 
-def _objections(known: np.ndarray, explained: np.ndarray, tangent: Tangent) -> list[str]:
-    count, hits = int(known.sum()), int(explained.sum())
+def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
+    count, hits = int(fit.known.sum()), int(explained.sum())
+    different = len(np.unique(fit.labels[explained]))
     wanted = tangent.freedom + max(_SPARE, int(_SPARE_SHARE * tangent.freedom))
     objections = []
-    if hits < wanted:
+    if different < wanted:
         objections.append(
-            f"it explains {hits} observations with {tangent.freedom} degrees of freedom, and only "
-            f"{wanted} would be more than chance"
+            f"it explains {different} different observations with {tangent.freedom} degrees of "
+            f"freedom, and only {wanted} would be more than chance"
         )
     if hits <= _HALF * count:
         objections.append(f"it explains {hits} of {count} observations, no more than half")
@@ -152,5 +155,5 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     their difference has twice the rank.
     """
     if is_ranked(map):
-        freedom = degrees_of_freedom(map, 2 * map.rank)  # pyright: ignore
+        freedom = degrees_of_freedom(map, 2 * map.rank)
     return int(np.ceil(freedom / (1 - 2 * wrong if wrong < _HALF else 1)))

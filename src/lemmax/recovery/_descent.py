@@ -118,14 +118,18 @@ class Descent:
         sizes = np.abs(np.asarray(residual, np.float64))[self.known]
         return float(np.median(sizes) if self.robust else np.sqrt(np.mean(sizes**2)))
 
+    def cut(self, x: Parameters, rank: int) -> Parameters:
+        """The leading terms of x."""
+        assert self.bench.ranked is not None
+        return cut(self.bench.ranked, x, rank, self.rng)
+
     def with_fewer_terms(self, at: Linearised, rank: int) -> Descended:
         """Go on from the leading terms alone: if those are all, a few steps get to the bottom.
 
         A weak term of the truth shrinks, too, until it has its size. Then the descent from the
         others stops short, and we are back where we were.
         """
-        x = cut(self.bench.map, at.x, rank, self.rng)  # pyright: ignore[reportArgumentType]
-        shorter = self.run(x, rank, _TRIAL_STEPS)
+        shorter = self.run(self.cut(at.x, rank), rank, _TRIAL_STEPS)
         return shorter._replace(exact=shorter.exact and shorter.at.value <= at.value)
 
     def _steps(self, at: Linearised) -> Step:

@@ -11,7 +11,7 @@ from ._entrywise import fit_entries
 from ._linearised import Workbench
 from ._noise import BULK, noise_scale
 from ._search import Answer, hide, is_robust, without
-from ._structure import degrees_of_freedom, term_sizes
+from ._structure import degrees_of_freedom, is_ranked, term_sizes
 from ._tangent import tangent_of_entries
 
 
@@ -25,10 +25,12 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
     passes = found.passes
     robust = is_robust(problem)
     descent = Descent(Workbench(problem), robust, watch, np.random.default_rng(seed))
-    freedom = degrees_of_freedom(found.map, found.map.rank)  # pyright: ignore
+    assert is_ranked(found.map)
+    freedom = degrees_of_freedom(found.map, found.map.rank)
     fit = Fit(
         np.asarray(found.residual, np.float64),
         descent.known,
+        descent.bench.labels,
         float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
         lambda used: tangent_of_entries(problem, found.x, used, freedom),
     )

@@ -6,6 +6,7 @@ A small problem is then solved without reading the measurements again. Where B w
 LMM's steps do without it, at two passes each.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -17,9 +18,11 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array
 
+from .._dtype import cast_floats
 from .._memory import available_bytes
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
+from ..init import random_starts
 from ..maps import AbstractMap
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
@@ -28,6 +31,7 @@ from ..points import DensePoint
 from ..problem import Composite
 from ..solve import solve
 from ..status import Status
+from ._structure import is_ranked
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
 _PROX_LINEAR = ProxLinear(inner_steps=1000)
@@ -60,6 +64,7 @@ class Workbench:
     def __init__(self, problem: Composite):
         self.problem = problem
         self.map = problem.map
+        self.ranked = problem.map if is_ranked(problem.map) else None
         self.passes = 0
 
     def weights(self) -> np.ndarray:
@@ -93,6 +98,23 @@ class Workbench:
             self.passes += 1
             matrix, (residual, value) = None, _evaluate(self.problem, x)
         return Linearised(x, rank, matrix, residual, float(value))
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:
+        """A whole number for every observation, the same for those that observe the same.
+
+        Told from what they see of a random point, in one pass.
+        """
+        size, shape = self.problem.data.size, self.problem.data.shape
+        if self.map.parameter_shapes is None:  # a function's values are different things
+            return np.arange(size).reshape(shape)
+        self.passes += 1
+        x = cast_floats(random_starts(self.map, 1, seed=0)[0], self.problem.data.dtype)
+        seen, _ = _evaluate(self.problem, jax.tree.map(jax.device_put, x))
+        seen = np.asarray(seen + self.problem.data, np.float64)
+        digits = 12 if self.problem.data.dtype == np.float64 else 5
+        rounded = np.round(seen / np.max(np.abs(seen)), digits)
+        return np.unique(rounded, return_inverse=True)[1].reshape(shape)
 
     def norm(self, at: Linearised) -> float:
         """Of the point."""

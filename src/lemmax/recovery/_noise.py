@@ -65,8 +65,8 @@ def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Re
 
 def freedom_of(bench: Workbench, at: Linearised) -> int:
     """The number of degrees of freedom of a fit: all parameters, if more is not known."""
-    if at.rank is not None:
-        return degrees_of_freedom(bench.map, at.rank)  # pyright: ignore[reportArgumentType]
+    if bench.ranked is not None and at.rank is not None:
+        return degrees_of_freedom(bench.ranked, at.rank)
     return parameter_count(at.x)
 
 

@@ -16,13 +16,7 @@ from ._certificate import Certificate, Fit, certify_exact, certify_noise
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench
 from ._noise import best_of, freedom_of, refit
-from ._structure import (
-    cut,
-    degrees_of_freedom,
-    is_ranked,
-    largest_rank,
-    without_zero_terms,
-)
+from ._structure import degrees_of_freedom, largest_rank, without_zero_terms
 from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
@@ -88,39 +82,43 @@ class Search:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
                     return answer
-            elif len(ends) == 1 and self.x0 is None:
-                # Noise, perhaps: then other ranks bring nothing. Other starts than a given one may.
+            elif len(ends) == 1 and self.x0 is None and rank != 1:
+                # Noise, perhaps: then lower ranks bring nothing. (From rank 1 upwards they do, and
+                # other starts than a given one may.)
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
                     return answer
         return self._noisy(ends)
 
     def _attempts(self) -> Iterator[Attempt]:
-        map = self.problem.map
-        bound = largest_rank(map) if is_ranked(map) else None  # pyright: ignore
+        map = self.bench.ranked
+        bound = None if map is None else largest_rank(map)
         if self.x0 is not None:
             yield self.x0, bound
             yield from ((x, bound) for x in self._random(self.x0))
             return
         x = self._spectral(self.seed)
-        if bound is None:
+        if map is None or bound is None:
             yield x, None
             return
-        enough = self.descent.known.sum() >= _ENOUGH * degrees_of_freedom(map, bound)  # pyright: ignore
-        lower = lower_ranks(bound)
-        for rank in [bound, *lower] if enough else [*lower, bound]:
-            yield x if rank == map.rank else self._cut(x, rank), rank  # pyright: ignore
-        if len(map.shape or ()) > 2:  # tensors have local minima
+        for rank in self._ranks(bound):
+            yield x if rank == map.rank else self.descent.cut(x, rank), rank
+        if len(map.shape) > 2:  # tensors have local minima
             for k in range(1, self.restarts + 1):
                 yield self._spectral(self.seed + k), bound
+
+    def _ranks(self, bound: int) -> list[int]:
+        """In the order in which they are tried: the bound first, if there are data enough."""
+        assert self.bench.ranked is not None
+        freedom = degrees_of_freedom(self.bench.ranked, bound)
+        if self.descent.known.sum() >= _ENOUGH * freedom:
+            return [bound, *lower_ranks(bound)]
+        return [*lower_ranks(bound), bound]
 
     def _spectral(self, seed: int) -> Parameters:
         start = spectral(self.problem, seed=seed)
         self.bench.passes += start.passes
         return start.x0
-
-    def _cut(self, x: Parameters, rank: int) -> Parameters:
-        return cut(self.problem.map, x, rank, self.descent.rng)  # pyright: ignore
 
     def _random(self, like: Parameters) -> list[Parameters]:
         """Starts of the size of a given one."""
@@ -161,6 +159,9 @@ class Search:
             return self._exact(ends[0])
         best = best_of([fit for fit, _ in fits], self.descent.known)
         sizes = next(sizes for fit, sizes in fits if fit is best)
+        if self.descent.vanishes(best.at.residual):  # no noise after all
+            certificate = certify_exact(self._fit(best.at), self.descent.zero)
+            return self._answer(best.at, sizes, certificate)
         certificate = certify_noise(
             self._fit(best.at), best.used, best.scale, lambda: self._predictions(best.at.rank)
         )
@@ -174,8 +175,8 @@ class Search:
         interrupted: bool = False,
     ) -> Answer:
         map, x = self.problem.map, at.x
-        if at.rank is not None:
-            map, x = without_zero_terms(map, x, at.rank)  # pyright: ignore
+        if self.bench.ranked is not None and at.rank is not None:
+            map, x = without_zero_terms(self.bench.ranked, x, at.rank)
             if sizes is not None and not np.any(sizes[at.rank :] > _NOTHING * sizes[0]):
                 sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
         return Answer(map, x, as_array(at), sizes, certificate, interrupted)
@@ -184,6 +185,7 @@ class Search:
         return Fit(
             as_array(at),
             self.descent.known,
+            self.bench.labels,
             self.bench.norm(at),
             lambda used: self._tangent(at, used),
         )
@@ -201,7 +203,7 @@ class Search:
         yield end.at.x, rank
         if rank is not None:
             for fewer in lower_ranks(rank) if rank > _MANY else range(1, rank):
-                yield self._cut(end.at.x, fewer), fewer
+                yield self.descent.cut(end.at.x, fewer), fewer
 
     def _predictions(self, rank: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Residuals of a fit that has seen a part of the data only, and which it has not seen."""
@@ -209,7 +211,7 @@ class Search:
         part = Search(without(self.problem, hidden), self.x0, self.seed, 0, self.watch)
         x = part._spectral(self.seed) if self.x0 is None else self.x0
         if rank is not None:
-            x = part._cut(x, rank)
+            x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank)
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)
         self.bench.passes += part.passes

@@ -1,6 +1,7 @@
 """What a structured point consists of: its terms, how many there are, and fewer of them."""
 
 import math
+from typing import TypeGuard
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ Ranked = PSD | LowRank | CP | SymmetricCP
 """The maps whose rank can be cut."""
 
 
-def is_ranked(map: AbstractMap) -> bool:
+def is_ranked(map: AbstractMap) -> TypeGuard[Ranked]:
     """Whether the points of a map are sums of terms of which some may be superfluous."""
     return isinstance(map, (PSD, LowRank, CP, SymmetricCP))
 
@@ -76,8 +77,9 @@ def cut(map: Ranked, x: Parameters, rank: int, rng: np.random.Generator) -> Para
     rank needs no other map, for which everything would have to be compiled again.
     """
     core, bases = _core(map, x)
-    if core.ndim > 2:
-        found = factors_of_tensor(core, bases, with_rank(map, rank), rng)  # pyright: ignore
+    smaller = with_rank(map, rank)
+    if isinstance(smaller, (CP, SymmetricCP)):
+        found = factors_of_tensor(core, bases, smaller, rng)
         factors = found if isinstance(found, tuple) else (found,)
     else:
         left, values, right = np.linalg.svd(core)
@@ -92,9 +94,9 @@ def without_zero_terms(map: Ranked, x: Parameters, rank: int) -> tuple[Ranked, P
     return with_rank(map, rank), jax.tree.map(lambda factor: factor[:, :rank], x)
 
 
-def _core(map: AbstractMap, x: Parameters) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def _core(map: Ranked, x: Parameters) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The point in orthonormal bases of its factors' columns, in float64."""
-    factors = map(x).factors  # pyright: ignore[reportAttributeAccessIssue]
+    factors = map(x).factors
     decompositions = [np.linalg.qr(np.asarray(factor, np.float64)) for factor in factors]
     core = outer_products(tuple(r for _, r in decompositions))
     return core, tuple(q for q, _ in decompositions)

@@ -151,7 +151,7 @@ def _as_recovery(
     outliers = np.nonzero(known & ~certificate.explained)
     count = int(known.sum())
     wrong = len(outliers[0]) / count
-    bound = problem.map.rank if is_ranked(problem.map) else None  # pyright: ignore
+    bound = problem.map.rank if is_ranked(problem.map) else None
     held = certificate.holds
     needed = needed_observations(answer.map if held else problem.map, certificate.freedom, wrong)
     return Recovery(
@@ -183,7 +183,7 @@ def _rank(answer: Answer) -> int | None:
         error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
         level = max(1e-8, error / np.sqrt(entries.size)) * np.linalg.norm(entries)
         return int(np.sum(entries > level))
-    return answer.map.rank if is_ranked(answer.map) else None  # pyright: ignore
+    return answer.map.rank if is_ranked(answer.map) else None
 
 
 def _status(answer: Answer, certificate: Certificate, few: bool) -> RecoveryStatus:
