@@ -12,11 +12,11 @@ from ._tangent import Tangent
 
 # A fit of that many degrees of freedom goes through as many observations by construction. So many
 # more that it goes through cannot be chance.
-_SPARE, _SPARE_SHARE = 10, 0.05
+_SPARE, _SPARE_SHARE = 5, 0.05
 # Below this gain, relative to the largest, a direction counts as not seen at all.
 _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
-_EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.25
+_EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
 
 
@@ -105,9 +105,8 @@ def certify_noise(
 def nothing_found(fit: Fit, freedom: int) -> Certificate:
     """The zero point, for want of a better one."""
     objections = ("nothing in the data stands out, and the point is zero",)
-    none = np.zeros_like(fit.known)
     scale = float(np.median(np.abs(fit.residual[fit.known])))
-    return Certificate(False, none, freedom, scale, np.inf, objections, unseen=False)
+    return Certificate(False, fit.known, freedom, scale, np.inf, objections, unseen=False)
 
 
 def _certificate(

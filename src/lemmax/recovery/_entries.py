@@ -10,7 +10,7 @@ from ._descent import Descent, Watch
 from ._entrywise import fit_entries
 from ._linearised import Workbench
 from ._noise import BULK, noise_scale
-from ._search import Answer, hide, is_robust, without
+from ._search import Answer, is_robust, predictions
 from ._structure import degrees_of_freedom, is_ranked, term_sizes
 from ._tangent import tangent_of_entries
 
@@ -35,21 +35,26 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
         lambda used: tangent_of_entries(problem, found.x, used, freedom),
     )
 
-    def predict() -> tuple[np.ndarray, np.ndarray]:
+    def again(part: Composite) -> np.ndarray:
         nonlocal passes
-        hidden = hide(problem, seed)
-        again = fit_entries(without(problem, hidden), seed=seed, watch=told)
-        passes += again.passes
-        return np.asarray(again.residual, np.float64), hidden
+        less = fit_entries(part, seed=seed, watch=told)
+        passes += less.passes
+        if less.interrupted:
+            raise KeyboardInterrupt
+        return np.asarray(less.residual, np.float64)
 
+    interrupted = found.interrupted
     if fit.norm == 0:
         certificate = nothing_found(fit, freedom)
-    elif descent.vanishes(fit.residual):
+    elif interrupted or descent.vanishes(fit.residual):
         certificate = certify_exact(fit, descent.zero)
     else:
         scale = noise_scale(fit.residual, fit.known, freedom, robust)
         used = fit.known & ((np.abs(fit.residual) <= BULK * scale) | (not robust))
-        certificate = certify_noise(fit, used, scale, predict)
+        try:
+            certificate = certify_noise(fit, used, scale, lambda: predictions(problem, seed, again))
+        except KeyboardInterrupt:
+            interrupted, certificate = True, certify_exact(fit, descent.zero)
     sizes = term_sizes(found.map, found.x)
-    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, found.interrupted)
+    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, interrupted)
     return answer, passes, found.steps

@@ -35,8 +35,9 @@ from ._structure import is_ranked
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
 _PROX_LINEAR = ProxLinear(inner_steps=1000)
-# A step with so many multiplications takes some ten seconds on a small machine.
-_LONGEST_STEP = 1e11
+# Forming B takes as many multiplications as passes of all parameters, and solving with it some
+# more. From about here on (a second on a small machine) LMM's steps get there sooner.
+_LONGEST_STEP = 2e10
 _SHARE_OF_MEMORY = 1 / 8
 # Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
 LMM_STEPS = 20
@@ -85,7 +86,7 @@ class Workbench:
         fits = memory is None or (
             (data.size + point) * count * data.dtype.itemsize <= _SHARE_OF_MEMORY * memory
         )
-        return fits and data.size * count**2 <= _LONGEST_STEP
+        return fits and data.size * count * (point + 4 * count) <= _LONGEST_STEP
 
     def linearise(self, x: Parameters, rank: int | None) -> Linearised:
         """Read the measurements: once, unless the map is not homogeneous."""

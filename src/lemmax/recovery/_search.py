@@ -1,6 +1,6 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,8 +22,9 @@ from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
 _ENOUGH = 2.5
-# The share of the data that is kept aside to see whether a noisy fit predicts it.
-_HELD_OUT = 0.2
+# One of so many parts of the data is kept aside to see whether a noisy fit predicts it; as often as
+# it takes to have so many predictions.
+_FOLDS, _ENOUGH_HIDDEN = 5, 200
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
@@ -206,16 +207,21 @@ class Search:
                 yield self.descent.cut(end.at.x, fewer), fewer
 
     def _predictions(self, rank: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Residuals of a fit that has seen a part of the data only, and which it has not seen."""
-        hidden = hide(self.problem, self.seed)
-        part = Search(without(self.problem, hidden), self.x0, self.seed, 0, self.watch)
+        """Residuals of fits that have not seen the observation, and which ones these are."""
+        return predictions(self.problem, self.seed, lambda part: self._again(part, rank))
+
+    def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
+        """Residuals of a fit from scratch to a problem with less data."""
+        part = Search(problem, self.x0, self.seed, 0, self.watch)
         x = part._spectral(self.seed) if self.x0 is None else self.x0
         if rank is not None:
             x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank)
+        if end.interrupted:
+            raise KeyboardInterrupt
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)
         self.bench.passes += part.passes
-        return as_array(again.at), hidden
+        return as_array(again.at)
 
 
 def lower_ranks(bound: int) -> list[int]:
@@ -231,12 +237,24 @@ def is_robust(problem: Composite) -> bool:
     return not isinstance(problem.loss, (L2, SquaredL2))
 
 
-def hide(problem: Composite, seed: int) -> np.ndarray:
-    """A random fifth of the observations that count."""
+def predictions(
+    problem: Composite, seed: int, fit: Callable[[Composite], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals of fits that have not seen the observation, and for which there are such.
+
+    A fifth of the observations is hidden at a time; more often if these are few.
+    """
     weights = problem.loss.weights
     shape = problem.data.shape
-    drawn = np.random.default_rng(seed).random(shape) < _HELD_OUT
-    return drawn if weights is None else drawn & (np.broadcast_to(np.asarray(weights), shape) > 0)
+    known = np.broadcast_to(np.ones(()) if weights is None else np.asarray(weights) > 0, shape) > 0
+    share = np.random.default_rng(seed).integers(_FOLDS, size=shape)
+    times = min(_FOLDS, -(-_ENOUGH_HIDDEN * _FOLDS // int(known.sum())))
+    residual, predicted = np.zeros(shape), np.zeros(shape, bool)
+    for fold in range(times):
+        hidden = known & (share == fold)
+        residual = np.where(hidden, fit(without(problem, hidden)), residual)
+        predicted |= hidden
+    return residual, predicted
 
 
 def without(problem: Composite, hidden: np.ndarray) -> Composite:

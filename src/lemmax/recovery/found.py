@@ -147,7 +147,7 @@ class Recovery:
         """What was found, in a few lines."""
         status = self.status
         lines = [f"{status.name}: {status.message}"]
-        lines += [f"  But {objection}." for objection in self.objections]
+        lines += [f"  Because {objection}." for objection in self.objections]
         if self.rank is not None:
             bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
             gap = _times(self.rank_gap, "the smallest term kept is {} times the largest cut off")
