@@ -13,6 +13,9 @@ import lemmax as lm
 from lemmax._checks import check_positive, check_real, check_whole
 from lemmax._dtype import keeps_float64
 
+# How close a start comes to the error that is asked for, and after how many steps at most.
+_CLOSE, _SECANT_STEPS = 1e-12, 60
+
 
 class Instance(NamedTuple):
     """A problem, where to start, and what ought to be found."""
@@ -92,16 +95,19 @@ def perturb(rng: np.random.Generator, map: lm.maps.AbstractMap, solution: Any, e
     def moved(length: float) -> Any:
         return jax.tree.map(lambda f, e: f + length * e, solution, noise)
 
-    def reached(length: float) -> bool:
-        return float(_relative_error(map, moved(length), solution)) >= error
+    def excess(log_length: float) -> float:
+        return float(np.log(_relative_error(map, moved(np.exp(log_length)), solution) / error))
 
-    low, high = 0.0, 1e-8
-    while not reached(high):
-        low, high = high, 2 * high
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return moved(high)
+    # On logarithmic scales the error is nearly a line: the secant method takes a few steps.
+    before, now = np.log(1e-3 * error), np.log(1e-2 * error)
+    above_before, above = excess(before), excess(now)
+    for _ in range(_SECANT_STEPS):
+        if abs(above) <= _CLOSE or above == above_before:
+            break
+        step = -above * (now - before) / (above - above_before)
+        before, above_before, now = now, above, now + float(np.clip(step, -3, 3))
+        above = excess(now)
+    return moved(float(np.exp(now)))
 
 
 @keeps_float64
