@@ -1,5 +1,7 @@
 """`lm.recover`: the answer against the truth, the verdict against what can be known."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -242,6 +244,7 @@ def test_the_summary_and_the_picture_tell_the_same():
     assert str(found) == text
     assert "rank            2 (bound 4)" in text
     assert "90 of 300 (30.0%)" in text
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["rank"] == 2
     assert facts["outlier_fraction"] == pytest.approx(0.3)
     assert found.rank_gap > 2
@@ -249,6 +252,79 @@ def test_the_summary_and_the_picture_tell_the_same():
     left, right = lm.plots.recovery(found).axes
     assert left.get_title() == "rank 2 of at most 4"
     assert right.get_title() == "90 of 300 observations are wrong"
+
+
+def small_table(seed):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((20, 2)) @ rng.standard_normal((2, 15)), rng
+
+
+@pytest.mark.parametrize("kind", ["plain", "with rows of zeros", "with rows of all sizes"])
+def test_clean_tables(kind):
+    """What a singular value decomposition does, no robust fit may spoil."""
+    for seed in range(4):
+        table, rng = small_table(seed)
+        if kind == "with rows of zeros":
+            table[:3] = 0
+        elif kind == "with rows of all sizes":
+            table *= np.exp(rng.standard_normal((20, 1)))
+        found = lm.recover(None, table, lm.maps.LowRank((20, 15), rank=3))
+        assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
+        assert np.allclose(found.point.dense(), table)
+
+
+def test_small_noisy_tables():
+    for seed in (1023, 1027):
+        table, rng = small_table(seed)
+        noisy = table + 0.05 * rng.standard_normal(table.shape)
+        found = lm.recover(None, noisy, lm.maps.LowRank((20, 15), rank=4))
+        assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 2)
+        left, values, right = np.linalg.svd(noisy, full_matrices=False)
+        best = np.linalg.norm((left[:, :2] * values[:2]) @ right[:2] - table)
+        assert np.linalg.norm(found.point.dense() - table) < 1.3 * best
+
+
+def test_missing_numbers_in_a_table():
+    table, rng = small_table(5)
+    holes = table.copy()
+    holes[rng.random(table.shape) < 0.2] = np.nan
+    holes[0, 0] = 50.0
+    found = lm.recover(None, holes, lm.maps.LowRank((20, 15), rank=3))
+    assert found.status is lm.RecoveryStatus.EXACT
+    assert np.allclose(found.point.dense(), table)
+    assert [index.tolist() for index in found.outliers] == [[0], [0]]
+    assert found.observations == np.count_nonzero(~np.isnan(holes))
+
+
+def test_a_superfluous_term_must_not_explain_outliers_of_a_tensor():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        truth = KruskalPoint([rng.standard_normal((6, 2)) for _ in range(3)])
+        data = np.array(truth.dense())
+        wrong = rng.random(data.shape) < 0.15
+        data[wrong] = 5 * rng.standard_normal(wrong.sum())
+        found = lm.recover(None, data, lm.maps.CP((6, 6, 6), rank=3))
+        assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
+        assert relative_error(found, truth) < 1e-10
+
+
+def test_noisy_nonnegative_regression():
+    matrix = np.random.default_rng(9).standard_normal((60, 10))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        truth = np.maximum(rng.standard_normal(10), 0)
+        data = matrix @ truth + 0.01 * rng.standard_normal(60)
+        found = lm.recover(lm.operators.Dense(matrix), data, lm.maps.Square(10))
+        assert found.status is lm.RecoveryStatus.NOISE_LEVEL
+        assert relative_error(found, DensePoint(truth)) < 3 * found.expected_error
+
+
+def test_large_numbers_are_as_good_as_small_ones():
+    table, _ = small_table(2)
+    found = lm.recover(None, 1e16 * table, lm.maps.LowRank((20, 15), rank=3))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
+    single = lm.recover(None, table.astype(np.float32), lm.maps.LowRank((20, 15), rank=3))
+    assert (single.status, single.rank) == (lm.RecoveryStatus.EXACT, 2)
 
 
 @pytest.mark.parametrize(

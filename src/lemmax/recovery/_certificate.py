@@ -65,7 +65,7 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
     objections = _objections(fit, explained, tangent)
-    if error > _EXACT_ERROR:
+    if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
     return _certificate(True, explained, tangent, 0.0, error, objections)
 
@@ -138,7 +138,7 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
     if different < wanted:
         objections.append(
             f"it explains {different} different observations with {tangent.freedom} degrees of "
-            f"freedom, and only {wanted} would be more than chance"
+            f"freedom; at least {wanted} are needed to be more than chance"
         )
     if hits <= _HALF * count:
         objections.append(f"it explains {hits} of {count} observations, no more than half")

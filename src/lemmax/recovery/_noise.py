@@ -4,7 +4,6 @@ At the minimum of a robust loss the error is larger than that of least squares o
 not grossly wrong. So the bulk is refitted, for every number of terms, and the best one chosen.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,8 @@ from ._structure import degrees_of_freedom
 _MEDIAN_OF_A_GAUSSIAN = 0.6745
 BULK = 3.0
 _ROUNDS = 12
+_TRIES = 5
+_LEAST_DAMPING = 1e-9
 
 
 class Refit(NamedTuple):
@@ -28,6 +29,8 @@ class Refit(NamedTuple):
     scale: float
     """Standard deviation of the noise."""
     freedom: int
+    criterion: float
+    """Schwarz's, to be compared with that of other fits: the smaller, the better."""
 
 
 def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool) -> float:
@@ -44,23 +47,56 @@ def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Re
     known = weights > 0
     at = bench.linearise(x, rank)
     freedom = freedom_of(bench, at)
-    used, moved, scale = np.zeros_like(known), np.inf, np.inf
+    used, moved, scale, damping = np.zeros_like(known), np.inf, np.inf, _LEAST_DAMPING
     for _ in range(_ROUNDS):
         residual = np.asarray(at.residual, np.float64)
         scale = noise_scale(residual, known, freedom, robust)
         before, used = used, known & ((np.abs(residual) <= BULK * scale) | (not robust))
         if np.array_equal(before, used) and moved <= 1e-3 * scale:
             break
-        after = bench.linearise(bench.least_squares(at, np.where(used, weights, 0), 1e-9), rank)
-        if not np.isfinite(after.value):
-            break
+        after, damping = _downhill(bench, at, np.where(used, weights, 0), damping)
         moved = float(np.max(np.abs(np.asarray(after.residual - at.residual))[known]))
         at = after
+    residual = np.asarray(at.residual, np.float64)
     if robust and np.sum(used) > freedom:
         # The bulk itself is a better measure than the median, once it is known.
-        inside = np.asarray(at.residual, np.float64)[used]
-        scale = float(np.sqrt(np.sum(inside**2) / (np.sum(used) - freedom)))
-    return Refit(at, used, scale, freedom)
+        scale = float(np.sqrt(np.sum(residual[used] ** 2) / (np.sum(used) - freedom)))
+    return Refit(at, used, scale, freedom, schwarz(bench, residual, used, scale, freedom))
+
+
+def _downhill(
+    bench: Workbench, at: Linearised, weights: np.ndarray, damping: float
+) -> tuple[Linearised, float]:
+    """A damped step that lowers the sum of squares (Levenberg); or none, if there is none."""
+
+    def squares(at: Linearised) -> float:
+        return float(np.sum(weights * np.asarray(at.residual, np.float64) ** 2))
+
+    for _ in range(_TRIES):
+        after = bench.linearise(bench.least_squares(at, weights, damping), at.rank)
+        if squares(after) <= squares(at):
+            return after, max(damping / 100, _LEAST_DAMPING)
+        damping = 100 * damping
+    return at, damping
+
+
+def schwarz(
+    bench: Workbench, residual: np.ndarray, used: np.ndarray, scale: float, freedom: int
+) -> float:
+    """Schwarz's criterion: Gaussian noise on what is used, anything of the data's size elsewhere.
+
+    The outliers have to be paid for: each costs as much as it takes to say where it is, and what
+    it is.
+    """
+    known = bench.weights() > 0
+    count, inside = int(known.sum()), int(used.sum())
+    sizes = np.abs(np.asarray(bench.problem.data, np.float64))[known]
+    scale = max(scale, float(np.finfo(bench.problem.data.dtype).eps) * float(np.max(sizes)))
+    wrong = count - inside
+    likelihood = np.sum((residual[used] / scale) ** 2) + inside * np.log(2 * np.pi * scale**2)
+    likelihood += 2 * wrong * np.log(2 * np.max(sizes))
+    where = -2 * sum(n * np.log(n / count) for n in (inside, wrong) if n)
+    return float(likelihood + where + freedom * np.log(count))
 
 
 def freedom_of(bench: Workbench, at: Linearised) -> int:
@@ -68,20 +104,3 @@ def freedom_of(bench: Workbench, at: Linearised) -> int:
     if bench.ranked is not None and at.rank is not None:
         return degrees_of_freedom(bench.ranked, at.rank)
     return parameter_count(at.x)
-
-
-def best_of(fits: Iterable[Refit], known: np.ndarray) -> Refit:
-    """The fit with the smallest information criterion (Schwarz), outliers counting a constant.
-
-    All fits are measured with the same noise, the smallest one that any of them has.
-    """
-    fits = list(fits)
-    count = int(np.sum(known))
-    scale = min(fit.scale for fit in fits)
-    tiny = np.finfo(float).tiny
-
-    def criterion(fit: Refit) -> float:
-        sizes = np.abs(np.asarray(fit.at.residual, np.float64))[known] / max(scale, tiny)
-        return float(np.sum(np.minimum(sizes, BULK) ** 2)) + fit.freedom * np.log(count)
-
-    return min(fits, key=criterion)

@@ -11,11 +11,12 @@ from .._typing import Parameters
 from ..init import random_starts, spectral
 from ..losses import L2, SquaredL2
 from ..maps import AbstractMap
+from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench
-from ._noise import best_of, freedom_of, refit
+from ._noise import freedom_of, refit, schwarz
 from ._structure import degrees_of_freedom, largest_rank, without_zero_terms
 from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
 
@@ -41,6 +42,8 @@ class Answer(NamedTuple):
     residual: np.ndarray
     sizes: np.ndarray | None
     certificate: Certificate
+    criterion: float
+    """Schwarz's, to be compared with that of another answer to the same problem."""
     interrupted: bool = False
 
 
@@ -52,6 +55,7 @@ class Search:
     ):
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
         self.robust = is_robust(problem)
+        self.entrywise = isinstance(problem.operator, (Identity, Entries))
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
@@ -61,6 +65,11 @@ class Search:
     def passes(self) -> int:
         """Passes over the measurements so far."""
         return self.bench.passes
+
+    def is_small(self) -> bool:
+        """Whether linearised steps are affordable."""
+        shapes = self.problem.map.parameter_shapes
+        return self.bench.is_small(jax.tree.map(np.empty, shapes, is_leaf=_is_shape))
 
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
@@ -82,7 +91,7 @@ class Search:
             if end.exact:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
-                    return answer
+                    return self._exact(self._thrifty(end)) if self.entrywise else answer
             elif len(ends) == 1 and self.x0 is None and rank != 1:
                 # Noise, perhaps: then lower ranks bring nothing. (From rank 1 upwards they do, and
                 # other starts than a given one may.)
@@ -104,15 +113,18 @@ class Search:
             return
         for rank in self._ranks(bound):
             yield x if rank == map.rank else self.descent.cut(x, rank), rank
-        if len(map.shape) > 2:  # tensors have local minima
+        if self._is_tensor:  # these have local minima
             for k in range(1, self.restarts + 1):
                 yield self._spectral(self.seed + k), bound
 
     def _ranks(self, bound: int) -> list[int]:
-        """In the order in which they are tried: the bound first, if there are data enough."""
+        """In the order in which they are tried: the bound first, if there are data enough.
+
+        Not if entries are observed, which tempt to keep too many terms.
+        """
         assert self.bench.ranked is not None
         freedom = degrees_of_freedom(self.bench.ranked, bound)
-        if self.descent.known.sum() >= _ENOUGH * freedom:
+        if not self.entrywise and self.descent.known.sum() >= _ENOUGH * freedom:
             return [bound, *lower_ranks(bound)]
         return [*lower_ranks(bound), bound]
 
@@ -144,6 +156,28 @@ class Search:
         shorter = self.descent.with_fewer_terms(end.at, rank)
         return shorter._replace(sizes=end.sizes) if shorter.exact else end
 
+    def _thrifty(self, end: Descended) -> Descended:
+        """With one term less, if any one can be spared: observed entries tempt to keep too many.
+
+        A superfluous term fits outliers that are neighbours, and what the others explain would
+        certify it with them.
+        """
+        rank = end.at.rank
+        if rank is None or rank < 2:
+            return end
+        x = jax.tree.map(
+            np.asarray, end.at.x if self._is_tensor else self.descent.cut(end.at.x, rank)
+        )
+        for term in range(rank):
+            fewer = self.descent.run(jax.tree.map(lambda f, k=term: _spare(f, k), x), rank - 1, 15)
+            if fewer.exact and self._exact(fewer).certificate.holds:
+                return self._thrifty(fewer)
+        return end
+
+    @property
+    def _is_tensor(self) -> bool:
+        return len(self.problem.map.shape or ()) > 2
+
     def _exact(self, end: Descended) -> Answer:
         certificate = certify_exact(self._fit(end.at), self.descent.zero)
         return self._answer(end.at, end.sizes, certificate, end.interrupted)
@@ -158,8 +192,7 @@ class Search:
         fits = [(fit, sizes) for fit, sizes in fits if np.isfinite(fit.at.value)]
         if not fits:
             return self._exact(ends[0])
-        best = best_of([fit for fit, _ in fits], self.descent.known)
-        sizes = next(sizes for fit, sizes in fits if fit is best)
+        best, sizes = min(fits, key=lambda pair: pair[0].criterion)
         if self.descent.vanishes(best.at.residual):  # no noise after all
             certificate = certify_exact(self._fit(best.at), self.descent.zero)
             return self._answer(best.at, sizes, certificate)
@@ -180,7 +213,10 @@ class Search:
             map, x = without_zero_terms(self.bench.ranked, x, at.rank)
             if sizes is not None and not np.any(sizes[at.rank :] > _NOTHING * sizes[0]):
                 sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
-        return Answer(map, x, as_array(at), sizes, certificate, interrupted)
+        residual = as_array(at)
+        used = certificate.explained
+        criterion = schwarz(self.bench, residual, used, certificate.noise, certificate.freedom)
+        return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
 
     def _fit(self, at: Linearised) -> Fit:
         return Fit(
@@ -266,6 +302,15 @@ def without(problem: Composite, hidden: np.ndarray) -> Composite:
         lambda part: part.weights, loss, jax.numpy.asarray(weights), is_leaf=_is_none
     )
     return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
+
+
+def _spare(factor: np.ndarray, term: int) -> np.ndarray:
+    """Without a term: the others move up, and zeros follow."""
+    return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))
+
+
+def _is_shape(node: Any) -> bool:
+    return isinstance(node, tuple) and all(isinstance(size, int) for size in node)
 
 
 def _is_none(leaf: Any) -> bool:

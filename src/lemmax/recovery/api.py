@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,9 @@ from ._entries import search_entries
 from ._search import Answer, Search
 from ._structure import is_ranked
 from .found import Recovery, RecoveryStatus
+
+# The length of the progress bar; nobody knows how many steps it will take.
+_BAR = 100
 
 
 def recover(
@@ -47,7 +51,8 @@ def recover(
     operator : AbstractOperator or None
         How the point was observed, from `lemmax.operators`; None if it was observed itself.
     data : array
-        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode.
+        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode. If
+        the point was observed itself (no operator), NaN marks what is missing.
     map : AbstractMap
         What the point is made of, from `lemmax.maps`; the rank is an upper bound.
     loss : AbstractLoss, optional
@@ -81,7 +86,10 @@ def recover(
     """
     began = time.perf_counter()
     check_whole(0, seed=seed, restarts=restarts)
-    problem = Composite(L1() if loss is None else loss, map, data, operator)
+    loss = L1() if loss is None else loss
+    if operator is None:
+        data, loss = _without_missing(data, loss)
+    problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
     with precision_context(problem, x0):
@@ -89,9 +97,10 @@ def recover(
             x0 = jax.tree.map(to_device, x0)
             problem.check_start(x0)
             require_finite(x0, "The parameters x0")
-        bar = progress_bar(type(map).__name__, 100) if progress else no_progress_bar()
+        bar = progress_bar(type(map).__name__, _BAR) if progress else no_progress_bar()
         with bar as report:
             answer, passes, steps = _search(problem, x0, seed, restarts, _watch(callback, report))
+            report(_BAR, float(np.median(np.abs(answer.residual))))
         point = answer.map(jax.tree.map(jnp.asarray, answer.x))
         if gives_numpy:
             point, x = to_numpy((point, answer.x))
@@ -99,6 +108,24 @@ def recover(
             x = answer.x
     seconds = time.perf_counter() - began
     return _as_recovery(problem, answer, point, x, passes, steps, seconds)
+
+
+def _without_missing(data: Any, loss: AbstractLoss) -> tuple[Any, AbstractLoss]:
+    """NaN in what was observed itself is missing: a zero that counts for nothing."""
+    array = np.asarray(data) if isinstance(data, (list, np.ndarray, jax.Array)) else None
+    if array is None or array.dtype.kind != "f" or loss.weights is not None:
+        return data, loss
+    missing = np.isnan(array)
+    if not np.any(missing) or np.all(missing):
+        return data, loss
+    weighted = eqx.tree_at(
+        lambda part: part.weights,
+        loss,
+        to_device(np.where(missing, 0.0, 1.0).astype(array.dtype)),
+        is_leaf=lambda leaf: leaf is None,
+    )
+    filled = np.where(missing, 0, array).astype(array.dtype)
+    return (to_device(filled) if isinstance(data, jax.Array) else filled), weighted
 
 
 def _check(problem: Composite, x0: Parameters | None) -> None:
@@ -117,11 +144,18 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
 def _search(
     problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
 ) -> tuple[Answer, int, int]:
-    entrywise = isinstance(problem.operator, (Identity, Entries))
-    if entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None:
-        return search_entries(problem, seed, watch)
     search = Search(problem, x0, seed, restarts, watch)
-    return search.run(), search.passes, search.steps
+    entrywise = isinstance(problem.operator, (Identity, Entries))
+    if not (entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None):
+        return search.run(), search.passes, search.steps
+    answer, passes, steps = search_entries(problem, seed, watch)
+    certain = answer.certificate.exact and answer.certificate.holds
+    if not (certain or answer.interrupted) and search.is_small():
+        # A second opinion: of a small table the other fit sees too little to tell its parts.
+        other = search.run()
+        passes, steps = passes + search.passes, steps + search.steps
+        answer = min(answer, other, key=lambda each: each.criterion)
+    return answer, passes, steps
 
 
 def _watch(callback: Callable[[str, int, float], Any] | None, report: Any) -> Any:
@@ -148,7 +182,8 @@ def _as_recovery(
     known = np.ones(shape, bool)
     if weights is not None:
         known &= np.broadcast_to(np.asarray(weights) > 0, shape)
-    outliers = np.nonzero(known & ~certificate.explained)
+    # After an interruption nothing is known about what is wrong.
+    outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
     count = int(known.sum())
     wrong = len(outliers[0]) / count
     bound = problem.map.rank if is_ranked(problem.map) else None
@@ -164,7 +199,7 @@ def _as_recovery(
         sizes=answer.sizes,
         residual=answer.residual,
         outliers=outliers[0] if len(shape) == 1 else outliers,
-        noise=certificate.noise,
+        noise=float("nan") if answer.interrupted else certificate.noise,
         expected_error=certificate.error,
         freedom=certificate.freedom,
         needed=needed,
@@ -183,7 +218,9 @@ def _rank(answer: Answer) -> int | None:
         error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
         level = max(1e-8, error / np.sqrt(entries.size)) * np.linalg.norm(entries)
         return int(np.sum(entries > level))
-    return answer.map.rank if is_ranked(answer.map) else None
+    if not is_ranked(answer.map):
+        return None
+    return answer.map.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
 
 
 def _status(answer: Answer, certificate: Certificate, few: bool) -> RecoveryStatus:

@@ -52,9 +52,9 @@ _MESSAGES = {
         "that other points would fit as well. Observe more, or lower the bound on the rank."
     ),
     RecoveryStatus.NOT_CONVERGED: (
-        "Did not converge: no point was found that explains more than half of the observations. "
-        "Too many may be wrong, or too few observed for the rank; or the start was bad (give x0, "
-        "another seed, or more restarts)."
+        "Did not converge to an answer that the data support. Too many may be wrong, or too few "
+        "observed for the rank and the noise; or the start was bad (give x0, another seed, or more "
+        "restarts)."
     ),
     RecoveryStatus.INTERRUPTED: "Interrupted by the user or the callback; this is what it had.",
 }
@@ -135,13 +135,18 @@ class Recovery:
         return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
 
     def as_dict(self) -> dict[str, Any]:
-        """Numbers and names, without the arrays: to be written as JSON, or put in a table."""
+        """Numbers and names, without the arrays: to be written as JSON, or put in a table.
+
+        What is unknown or infinite is None.
+        """
         names = (
             "rank rank_bound outlier_count outlier_fraction noise expected_error rank_gap "
             "residual_gap freedom needed observations passes steps seconds"
         )
         facts: dict[str, Any] = {"status": self.status.name, "objections": list(self.objections)}
-        return facts | {name: getattr(self, name) for name in names.split()}
+        numbers = {name: getattr(self, name) for name in names.split()}
+        unknown = {name for name, n in numbers.items() if n is None or not np.isfinite(n)}
+        return facts | {name: None if name in unknown else n for name, n in numbers.items()}
 
     def summary(self) -> str:
         """What was found, in a few lines."""
