@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap
-from ._noise import BULK
+from ._noise import BULK, largest_gaussian
 from ._structure import degrees_of_freedom, is_ranked
 from ._tangent import Tangent
 
@@ -82,7 +82,7 @@ def certify_noise(
     without some of the observations, and says which.
     """
     count = int(fit.known.sum())
-    explained = fit.known & (np.abs(fit.residual) <= outlier_level(count) * scale)
+    explained = fit.known & (np.abs(fit.residual) <= largest_gaussian(count) * scale)
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
     objections = _objections(fit, used, tangent)
@@ -119,11 +119,6 @@ def _certificate(
 ) -> Certificate:
     unseen = tangent.weakest < _LEAST_GAIN
     return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
-
-
-def outlier_level(count: int) -> float:
-    """How many standard deviations the largest of so many Gaussians has, about."""
-    return float(np.sqrt(2 * np.log(max(count, 2)))) + 0.5
 
 
 def _relative(tangent: Tangent, size: float, norm: float) -> float:

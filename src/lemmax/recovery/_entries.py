@@ -13,7 +13,7 @@ from ._certificate import Fit, certify_exact, certify_noise, nothing_found
 from ._descent import Descent, Watch
 from ._entrywise import EntrywiseFit, fit_entries
 from ._linearised import Workbench
-from ._noise import BULK, noise_scale, schwarz
+from ._noise import bulk_of, schwarz
 from ._search import Answer, is_robust, predictions
 from ._structure import degrees_of_freedom, is_ranked, largest_rank, term_sizes, with_rank
 from ._tangent import tangent_of_entries
@@ -53,8 +53,7 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
     elif interrupted or descent.vanishes(fit.residual):
         certificate = certify_exact(fit, descent.zero)
     else:
-        scale = noise_scale(fit.residual, fit.known, freedom, robust)
-        used = fit.known & ((np.abs(fit.residual) <= BULK * scale) | (not robust))
+        used, scale = bulk_of(fit.residual, fit.known, freedom, robust)
         try:
             certificate = certify_noise(fit, used, scale, lambda: predictions(problem, seed, again))
         except KeyboardInterrupt:

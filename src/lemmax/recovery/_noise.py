@@ -41,6 +41,28 @@ def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: b
     return float(raw / np.sqrt(left))
 
 
+def bulk_of(
+    residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool
+) -> tuple[np.ndarray, float]:
+    """Which observations are no outliers, and the standard deviation of their residuals."""
+    scale = noise_scale(residual, known, freedom, robust)
+    if not robust:
+        return known, scale
+    sizes = np.abs(residual)
+    # The bulk itself is a better measure than the median, once it is known; and with it, nothing
+    # needs to be left out that Gaussian noise explains.
+    for level in (BULK, largest_gaussian(int(known.sum()))):
+        used = known & (sizes <= level * scale)
+        if np.sum(used) > freedom:
+            scale = float(np.sqrt(np.sum(sizes[used] ** 2) / (np.sum(used) - freedom)))
+    return used, scale
+
+
+def largest_gaussian(count: int) -> float:
+    """How many standard deviations the largest of so many Gaussians has, about."""
+    return float(np.sqrt(2 * np.log(max(count, 2)))) + 0.5
+
+
 def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Refit:
     """Least squares on the residuals that look like noise, until these are the same ones."""
     weights = bench.weights()
@@ -50,17 +72,13 @@ def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Re
     used, moved, scale, damping = np.zeros_like(known), np.inf, np.inf, _LEAST_DAMPING
     for _ in range(_ROUNDS):
         residual = np.asarray(at.residual, np.float64)
-        scale = noise_scale(residual, known, freedom, robust)
-        before, used = used, known & ((np.abs(residual) <= BULK * scale) | (not robust))
+        before, (used, scale) = used, bulk_of(residual, known, freedom, robust)
         if np.array_equal(before, used) and moved <= 1e-3 * scale:
             break
         after, damping = _downhill(bench, at, np.where(used, weights, 0), damping)
         moved = float(np.max(np.abs(np.asarray(after.residual - at.residual))[known]))
         at = after
     residual = np.asarray(at.residual, np.float64)
-    if robust and np.sum(used) > freedom:
-        # The bulk itself is a better measure than the median, once it is known.
-        scale = float(np.sqrt(np.sum(residual[used] ** 2) / (np.sum(used) - freedom)))
     return Refit(at, used, scale, freedom, schwarz(bench, residual, used, scale, freedom))
 
 
