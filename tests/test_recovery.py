@@ -274,7 +274,7 @@ def test_clean_tables(kind):
 
 
 def test_a_small_noisy_table():
-    """No term of it is noise with outliers, and no noise a term: as a singular value decomposition."""
+    """No term is taken for noise, and no noise for a term: as good as singular vectors."""
     table, rng = small_table(1027)
     noisy = table + 0.05 * rng.standard_normal(table.shape)
     found = lm.recover(None, noisy, lm.maps.LowRank((20, 15), rank=4))
