@@ -37,6 +37,22 @@ def test_readme_code_runs_as_pasted(tmp_path):
         assert (tmp_path / picture).stat().st_size > 1000
 
 
+def test_the_tutorial_runs_as_pasted(tmp_path):
+    text = (ROOT / "docs" / "recover.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "outliers        192 of 960 (20.0%)" in done.stdout
+    rank, wrong, error = done.stdout.splitlines()[-1].split()
+    assert rank == "3"
+    assert int(wrong) > 100
+    assert float(error) < 1e-9
+    assert (tmp_path / "recovery.png").exists()
+
+
 def test_the_code_that_shows_how_to_extend_runs():
     text = (ROOT / "docs" / "architecture.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
