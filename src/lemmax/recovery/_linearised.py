@@ -91,7 +91,13 @@ class Workbench:
     def linearise(self, x: Parameters, rank: int | None) -> Linearised:
         """Read the measurements: once, unless the map is not homogeneous."""
         dtype = self.problem.data.dtype
-        x = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), x)
+        x = jax.tree.map(lambda leaf: np.array(leaf, dtype), x)
+        if rank is not None:
+            # Terms that are zero stay zero: a rounding error in them would be magnified, and the
+            # fit have more freedom than it is said to have.
+            for factor in jax.tree.leaves(x):
+                factor[:, rank:] = 0
+        x = jax.tree.map(jax.device_put, x)
         if self.is_small(x):
             self.passes += 1 if self.map.degree is not None else 2
             matrix, residual, value = _linearise(self.problem, x)

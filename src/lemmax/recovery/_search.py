@@ -104,8 +104,10 @@ class Search:
         map = self.bench.ranked
         bound = None if map is None else largest_rank(map)
         if self.x0 is not None:
-            yield self.x0, bound
-            yield from ((x, bound) for x in self._random(self.x0))
+            for x in [self.x0, *self._random(self.x0)]:
+                if map is not None and bound is not None and bound < map.rank:
+                    x = self.descent.cut(x, bound)
+                yield x, bound
             return
         x = self._spectral(self.seed)
         if map is None or bound is None:
