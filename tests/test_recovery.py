@@ -25,8 +25,14 @@ def sensing(seed, *, rank=4, **law):
 
 
 def recovered(problem, data=None, **options):
+    """Whatever is found, its residuals are those of its point, and the rank is that of the map."""
     data = problem.data if data is None else data
-    return lm.recover(problem.operator, data, problem.map, **options)
+    found = lm.recover(problem.operator, data, problem.map, **options)
+    residual = np.asarray(problem.operator.measure(found.point)) - np.asarray(data)
+    rounding = 1e-9 * np.max(np.abs(np.asarray(data)))
+    assert np.allclose(found.residual, residual, rtol=1e-6, atol=rounding)
+    assert found.map.rank == found.rank
+    return found
 
 
 @pytest.mark.parametrize("condition", [1.0, 100.0])
@@ -167,6 +173,22 @@ def test_hopeless_data_are_not_called_recovered():
         assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
         assert found.needed > found.observations == 18
         assert "theory asks for" in found.summary()
+
+
+def test_no_freedom_hides_in_terms_that_were_cut():
+    """Fewer data than parameters at the bound: a cut term that came back would fit them all."""
+    for seed in range(4):
+        instance = psd_sensing(
+            seed, dim=12, rank=3, true_rank=1, measurements=30, outliers=0.45, condition=1.0
+        )
+        found = recovered(instance.problem)
+        assert not found.status.succeeded or relative_error(found, instance.truth) < 1e-3
+
+
+def test_weights_that_broadcast():
+    instance = sensing(3, outliers=0.1)
+    found = recovered(instance.problem, loss=lm.losses.L1(weights=np.ones(1)))
+    assert found.status is lm.RecoveryStatus.EXACT
 
 
 def test_the_same_observation_many_times_proves_nothing():

@@ -82,6 +82,19 @@ def test_a_linearisation_agrees_with_automatic_differentiation(map):
     assert bench.passes == 1
 
 
+def test_terms_beyond_the_rank_are_zero():
+    map = lm.maps.LowRank((6, 5), 3)
+    rng = np.random.default_rng(2)
+    operator = lm.operators.Dense(rng.standard_normal((7, 6, 5)))
+    bench = Workbench(lm.Composite(lm.losses.L1(), map, rng.standard_normal(7), operator))
+    x = random_parameters(map)
+    at = bench.linearise(x, 2)
+    point = np.asarray(x[0][:, :2] @ x[1][:, :2].T)
+    expected = np.asarray(operator.measure(lm.points.DensePoint(point))) - bench.problem.data
+    assert np.asarray(at.residual) == pytest.approx(np.asarray(expected))
+    assert not np.any(np.asarray(at.x[0])[:, 2])
+
+
 def test_tangents_against_a_dense_computation():
     rng = np.random.default_rng(3)
     map = lm.maps.PSD(5, 2)

@@ -18,11 +18,12 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array
 
-from .._dtype import cast_floats
+from .._dtype import cast_floats, to_device
 from .._memory import available_bytes
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
+from ..losses import AbstractLoss
 from ..maps import AbstractMap
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
@@ -40,7 +41,7 @@ _PROX_LINEAR = ProxLinear(inner_steps=1000)
 _LONGEST_STEP = 2e10
 _SHARE_OF_MEMORY = 1 / 8
 # Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
-LMM_STEPS = 20
+_LMM_STEPS = 20
 _CG_STEPS = 40
 _LEAST_DAMPING = 1e-9
 
@@ -70,11 +71,7 @@ class Workbench:
 
     def weights(self) -> np.ndarray:
         """Of the observations in the loss."""
-        weights = self.problem.loss.weights
-        shape = self.problem.data.shape
-        if weights is None:
-            return np.ones(shape)
-        return np.broadcast_to(np.asarray(weights, np.float64), shape)
+        return weights_of(self.problem)
 
     def is_small(self, x: Parameters) -> bool:
         """Whether the measured Jacobian can be formed and factorised in reasonable time."""
@@ -136,7 +133,7 @@ class Workbench:
 
     def lmm(self, at: Linearised) -> Parameters:
         """Some steps of LMM, their length told from the bulk of the residuals."""
-        result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=LMM_STEPS, tol=0.0)
+        result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=_LMM_STEPS, tol=0.0)
         self.passes += 2 * int(result.steps) + 2
         if result.status is Status.INTERRUPTED:  # solve keeps Ctrl-C to itself
             raise KeyboardInterrupt
@@ -149,6 +146,20 @@ class Workbench:
             return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
         self.passes += 2 * _CG_STEPS + 1
         return _least_squares_by_cg(self.problem, at.x, at.residual, on_device, damping)
+
+
+def weights_of(problem: Composite) -> np.ndarray:
+    """One weight for every observation; those with weight 0 are missing."""
+    weights = problem.loss.weights
+    return np.broadcast_to(
+        np.ones(()) if weights is None else np.asarray(weights, np.float64), problem.data.shape
+    )
+
+
+def with_weights(loss: AbstractLoss, weights: np.ndarray) -> AbstractLoss:
+    """The same loss with other weights."""
+    on_device = to_device(weights)
+    return eqx.tree_at(lambda part: part.weights, loss, on_device, is_leaf=lambda u: u is None)
 
 
 def parameter_count(x: Parameters) -> int:

@@ -1,7 +1,7 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise
 from ._descent import Descended, Descent, Watch
-from ._linearised import Linearised, Workbench
+from ._linearised import Linearised, Workbench, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
 from ._structure import degrees_of_freedom, largest_rank, without_zero_terms
 from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
@@ -68,8 +68,7 @@ class Search:
 
     def is_small(self) -> bool:
         """Whether linearised steps are affordable."""
-        shapes = self.problem.map.parameter_shapes
-        return self.bench.is_small(jax.tree.map(np.empty, shapes, is_leaf=_is_shape))
+        return self.bench.is_small(random_starts(self.problem.map, 1, seed=0)[0])
 
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
@@ -89,9 +88,10 @@ class Search:
             if end.interrupted:
                 return self._exact(end)
             if end.exact:
-                answer = self._exact(self._trimmed(end))
+                trimmed = self._trimmed(end)
+                answer = self._exact(trimmed)
                 if answer.certificate.holds:
-                    return self._exact(self._thrifty(end)) if self.entrywise else answer
+                    return self._exact(self._thrifty(trimmed)) if self.entrywise else answer
             elif len(ends) == 1 and self.x0 is None and rank != 1:
                 # Noise, perhaps: then lower ranks bring nothing. (From rank 1 upwards they do, and
                 # other starts than a given one may.)
@@ -282,9 +282,7 @@ def predictions(
 
     A fifth of the observations is hidden at a time; more often if these are few.
     """
-    weights = problem.loss.weights
-    shape = problem.data.shape
-    known = np.broadcast_to(np.ones(()) if weights is None else np.asarray(weights) > 0, shape) > 0
+    known, shape = weights_of(problem) > 0, problem.data.shape
     share = np.random.default_rng(seed).integers(_FOLDS, size=shape)
     times = min(_FOLDS, -(-_ENOUGH_HIDDEN * _FOLDS // int(known.sum())))
     residual, predicted = np.zeros(shape), np.zeros(shape, bool)
@@ -297,26 +295,14 @@ def predictions(
 
 def without(problem: Composite, hidden: np.ndarray) -> Composite:
     """The problem with some observations counted as missing."""
-    loss: Any = problem.loss
-    weights = 1.0 if loss.weights is None else np.asarray(loss.weights)
-    weights = np.where(hidden, 0.0, weights * np.ones(hidden.shape)).astype(problem.data.dtype)
-    loss = eqx.tree_at(
-        lambda part: part.weights, loss, jax.numpy.asarray(weights), is_leaf=_is_none
-    )
+    weights = np.where(hidden, 0, weights_of(problem)).astype(problem.data.dtype)
+    loss = with_weights(problem.loss, weights)
     return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
 
 
 def _spare(factor: np.ndarray, term: int) -> np.ndarray:
     """Without a term: the others move up, and zeros follow."""
     return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))
-
-
-def _is_shape(node: Any) -> bool:
-    return isinstance(node, tuple) and all(isinstance(size, int) for size in node)
-
-
-def _is_none(leaf: Any) -> bool:
-    return leaf is None
 
 
 def as_array(at: Linearised) -> np.ndarray:

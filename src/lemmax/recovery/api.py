@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_whole
+from .._checks import check_kind, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
@@ -20,6 +19,7 @@ from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
 from ._entries import search_entries
+from ._linearised import weights_of, with_weights
 from ._search import Answer, Search
 from ._structure import is_ranked
 from .found import Recovery, RecoveryStatus
@@ -87,6 +87,7 @@ def recover(
     began = time.perf_counter()
     check_whole(0, seed=seed, restarts=restarts)
     loss = L1() if loss is None else loss
+    check_kind("loss", loss, AbstractLoss, "one of lemmax's (an instance of AbstractLoss)")
     if operator is None:
         data, loss = _without_missing(data, loss)
     problem = Composite(loss, map, data, operator)
@@ -118,12 +119,7 @@ def _without_missing(data: Any, loss: AbstractLoss) -> tuple[Any, AbstractLoss]:
     missing = np.isnan(array)
     if not np.any(missing) or np.all(missing):
         return data, loss
-    weighted = eqx.tree_at(
-        lambda part: part.weights,
-        loss,
-        to_device(np.where(missing, 0.0, 1.0).astype(array.dtype)),
-        is_leaf=lambda leaf: leaf is None,
-    )
+    weighted = with_weights(loss, np.where(missing, 0, 1).astype(array.dtype))
     filled = np.where(missing, 0, array).astype(array.dtype)
     return (to_device(filled) if isinstance(data, jax.Array) else filled), weighted
 
@@ -136,8 +132,7 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
             f"No start from data alone is known for the map {type(problem.map).__name__}: give x0. "
             "If it leads nowhere, random starts of its size are tried."
         )
-    weights = problem.loss.weights
-    if not np.any(np.asarray(problem.data)[... if weights is None else np.asarray(weights) > 0]):
+    if not np.any(np.asarray(problem.data)[weights_of(problem) > 0]):
         raise ValueError("All data are zero, and so is the point that fits them.")
 
 
@@ -177,11 +172,7 @@ def _as_recovery(
     seconds: float,
 ) -> Recovery:
     certificate = answer.certificate
-    weights = problem.loss.weights
-    shape = problem.data.shape
-    known = np.ones(shape, bool)
-    if weights is not None:
-        known &= np.broadcast_to(np.asarray(weights) > 0, shape)
+    known, shape = weights_of(problem) > 0, problem.data.shape
     # After an interruption nothing is known about what is wrong.
     outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
     count = int(known.sum())
