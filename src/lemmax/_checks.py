@@ -52,7 +52,7 @@ def describe(thing: Any) -> str:
     return f"the function {thing.__name__}: did you mean {thing.__name__}()?"
 
 
-def check_kind(name: str, thing: Any, kind: type, what: str) -> None:
+def check_kind(name: str, thing: Any, kind: type | tuple[type, ...], what: str) -> None:
     """Raise a sentence unless a thing is of the kind it ought to be."""
     if not isinstance(thing, kind):
         raise TypeError(f"{name} must be {what}; got {describe(thing)}.")

@@ -4,9 +4,11 @@ A metric is any callable ``(x, evaluation) -> scalar``. Those here carry their a
 so that another truth of the same shape does not compile again.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from ._dtype import to_device
 from ._typing import Parameters, RealScalar
@@ -46,3 +48,42 @@ class RelativeError(eqx.Module):
     def __call__(self, x: Parameters, evaluation: Evaluation) -> RealScalar:
         """The error of the evaluated point."""
         return evaluation.point.distance(self.truth) / self.truth.norm()
+
+
+def factor_match_score(factors: Sequence[Any], others: Sequence[Any]) -> float:
+    """How much two decompositions of a tensor agree: 1 if they have the same terms, up to order.
+
+    The mean over the terms, paired as well as can be, of the product over the modes of the cosines
+    between their vectors. Sizes do not matter. Terms without a partner count as 0.
+
+    Parameters
+    ----------
+    factors, others : sequences of arrays of shape (length of the mode, rank)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> rng = np.random.default_rng(0)
+    >>> factors = [rng.standard_normal((d, 2)) for d in (4, 5, 6)]
+    >>> flipped = [factors[0][:, ::-1], -factors[1][:, ::-1], -3 * factors[2][:, ::-1]]
+    >>> round(lm.metrics.factor_match_score(factors, flipped), 12)
+    1.0
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    lengths = [[len(factor) for factor in each] for each in (factors, others)]
+    if lengths[0] != lengths[1]:
+        raise ValueError(f"Tensors of shapes {lengths[0]} and {lengths[1]} have no terms to match.")
+    signed = np.ones(())
+    for mine, theirs in zip(factors, others, strict=True):
+        signed = signed * (_unit_columns(mine).T @ _unit_columns(theirs))
+    cosines = np.abs(signed)
+    pairs = linear_sum_assignment(cosines, maximize=True)
+    return float(np.sum(cosines[pairs]) / max(cosines.shape)) if cosines.size else 0.0
+
+
+def _unit_columns(factor: Any) -> np.ndarray:
+    factor = np.asarray(factor, np.float64)
+    sizes = np.linalg.norm(factor, axis=0)
+    return factor / np.where(sizes > 0, sizes, 1.0)

@@ -9,7 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from lemmax.covectors import AbstractCovector, DenseCovector, TuckerCovector
-from lemmax.maps import CP, PSD, AbstractMap, ConjugateGradients, FromFunction, LowRank, Square
+from lemmax.maps import (
+    CP,
+    PSD,
+    AbstractMap,
+    Composed,
+    ConjugateGradients,
+    FromFunction,
+    LowRank,
+    Square,
+    Squares,
+    WithFixed,
+)
 from lemmax.maps import SymmetricCP as SymCP
 
 _rng = np.random.default_rng(30)
@@ -105,6 +116,16 @@ _X73, _X43 = _normal(7, 3), _normal(4, 3)
 _XY = _factors((6, 5), 3)
 _ABC = _factors((4, 3, 5), 3)
 _PCG = ConjugateGradients()
+_MIDDLE = _normal(3, 3)
+
+
+def _nonnegative_low_rank(x):
+    return _low_rank(tuple(factor**2 for factor in x))
+
+
+def _cp3_middle_known(x):
+    return _cp3((x[0], _MIDDLE, x[1]))
+
 
 MAPS = [
     MapCase("Square-zero-entry", Square(4), _SQUARE_AT, _dense(4), _square),
@@ -174,6 +195,20 @@ MAPS = [
         tuple(_without_column(factor) for factor in _ABC),
         _dense(4, 3, 5),
         _cp3,
+    ),
+    MapCase(
+        "Composed-squares",
+        Composed(LowRank((6, 5), 3), Squares()),
+        _XY,
+        _dense(6, 5),
+        _nonnegative_low_rank,
+    ),
+    MapCase(
+        "Composed-fixed-factor",
+        Composed(CP((4, 3, 5), 3), WithFixed((None, _MIDDLE, None))),
+        (_ABC[0], _ABC[2]),
+        _dense(4, 3, 5),
+        _cp3_middle_known,
     ),
     MapCase("FromFunction", FromFunction(_decay), _DECAY_AT, _dense(7), _decay),
     MapCase("FromFunction-cg", FromFunction(_decay, dense_limit=0), _DECAY_AT, _dense(7), _decay),

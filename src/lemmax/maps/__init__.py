@@ -7,6 +7,9 @@ from ._base import closed_form as closed_form
 from ._base import spectral_projections as spectral_projections
 from ._core import ConjugateGradients as ConjugateGradients
 from ._core import DirectSolver as DirectSolver
+from .composed import Composed as Composed
+from .composed import Squares as Squares
+from .composed import WithFixed as WithFixed
 from .cp import CP as CP
 from .from_function import FromFunction as FromFunction
 from .low_rank import LowRank as LowRank

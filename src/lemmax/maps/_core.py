@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int
 from .._linalg import cholesky, cholesky_solve, divide_or_zero, thin_svd
 from .._tree import tree_all_finite, tree_dot, tree_move, tree_norm
 from .._typing import Parameters, RealLike, RealScalar
+from ._base import Preconditioned, Projections
 
 
 class CoreSystem(NamedTuple):
@@ -167,6 +168,24 @@ def conjugate_gradients(
     failed = (size > 0) & ~((defect < 0.1) & tree_all_finite(solution))
     solution = jax.tree.map(lambda c: jnp.where(size > 0, c * safe, 0), solution)
     return CoreSolution(solution, count, failed)
+
+
+def iterated(
+    gram: Callable[[Parameters], Parameters],
+    damping: RealLike,
+    gradient: Parameters,
+    tol: float | None,
+    max_steps: int,
+) -> Preconditioned:
+    """The damped direction of a gradient ``J'v`` by conjugate gradients, with its norms."""
+    answer = conjugate_gradients(gram, damping, gradient, None, tol, max_steps)
+    undamped = conjugate_gradients(gram, 0.0, gradient, None, tol, max_steps).solution
+    projections = Projections(
+        range=tree_dot(gradient, undamped),  # dropped by the compiler when not used
+        damped=tree_dot(gradient, answer.solution),
+        projected=tree_dot(answer.solution, gram(answer.solution)),
+    )
+    return Preconditioned(answer.solution, projections, answer.iterations, answer.failed)
 
 
 def inverse_from_the_right(matrix: Array, damping: RealLike) -> Callable[[Array], Array]:

@@ -8,18 +8,16 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from .._linalg import damped_inverse, divide_or_zero, thin_svd
-from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
 from ..points import DensePoint
 from ._base import (
     AbstractMap,
     Preconditioned,
-    Projections,
     closed_form,
     spectral_projections,
 )
-from ._core import conjugate_gradients
+from ._core import conjugate_gradients, iterated
 
 
 class FromFunction(AbstractMap):
@@ -119,14 +117,9 @@ class FromFunction(AbstractMap):
             flat = right.T @ (divide_or_zero(s, s**2 + damping) * coordinates)
             projections = spectral_projections(damping, (s**2, coordinates**2))
             return closed_form(unravel(flat), projections)
-        gradient = self.vjp(x, covector)
-        answer = self._conjugate_gradients(x, damping, gradient)
-        damped = tree_dot(gradient, answer.solution)
-        projected = tree_dot(answer.solution, self.gram(x, answer.solution))
-        undamped = self._conjugate_gradients(x, 0.0, gradient).solution
-        in_range = tree_dot(gradient, undamped)  # dropped by the compiler when not used
-        projections = Projections(range=in_range, damped=damped, projected=projected)
-        return Preconditioned(answer.solution, projections, answer.iterations, answer.failed)
+        return iterated(
+            self._gram_action(x), damping, self.vjp(x, covector), self.tol, self.max_steps
+        )
 
     def _gram_action(self, x: Parameters) -> Callable[[Parameters], Parameters]:
         _, forward = jax.linearize(self.function, x)
