@@ -124,7 +124,7 @@ def test_a_row_with_too_few_entries_is_not_determined():
         operator = lm.operators.Entries.from_mask(mask)
         count = int(mask.sum())
         problem = lm.Composite(lm.losses.L1(), map, np.ones(count), operator)
-        return tangent_of_entries(problem, x, np.ones(count, bool), 40)
+        return tangent_of_entries(problem, problem.map, x, np.ones(count, bool), 40)
 
     assert tangent(mask).weakest > 1e-3
     mask[3] = False

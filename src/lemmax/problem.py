@@ -137,7 +137,7 @@ class Composite(eqx.Module):
             dense = np.asarray(self.map(x0).dense())
             if not all(np.allclose(dense, np.swapaxes(dense, 0, k)) for k in range(dense.ndim)):
                 raise ValueError(_NOT_SYMMETRIC.format(type(self.operator).__name__))
-        made = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(self.map, x0).dense())
+        made = jax.tree.map(lambda leaf: leaf.shape, _outputs(self.map, x0).dense())
         wanted = self.operator.point_shape
         if wanted is None:
             wanted = jax.tree.map(jnp.shape, self.data)
@@ -146,6 +146,27 @@ class Composite(eqx.Module):
                 f"The map's function returns arrays of shape {made}, but {wanted} is needed to "
                 "fit the data or the operator."
             )
+
+
+def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
+    """Shapes of what a user's function returns; what stops JAX in it, in a sentence."""
+    try:
+        return jax.eval_shape(map, x0)
+    except jax.errors.TracerArrayConversionError as error:
+        raise TypeError(
+            "The map's function hands its parameters to NumPy, which JAX cannot follow: use "
+            "jax.numpy in it."
+        ) from error
+    except jax.errors.ConcretizationTypeError as error:
+        raise TypeError(
+            "The map's function needs the value of a parameter (in an if, a while, float() or "
+            "int()), which JAX cannot follow: use jax.numpy.where or jax.lax.cond."
+        ) from error
+    except (KeyError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"The map's function does not find what it needs in x0, {jax.tree.structure(x0)}: "
+            f"{type(error).__name__}: {error}."
+        ) from error
 
 
 def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:

@@ -1,5 +1,6 @@
 """Components of a low-rank matrix, of which entries are observed: to find, add and drop."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,8 +9,10 @@ import numpy as np
 from jaxtyping import Array
 
 from .._dtype import common_dtype
-from .._linalg import thin_qr
+from .._linalg import divide_or_zero, thin_qr
 from .._typing import Parameters, RealLike
+from ..covectors import AbstractCovector
+from ..losses import L2, AbstractLoss, SquaredL2
 from ..maps import PSD, LowRank
 from ..operators import AbstractOperator, Entries, Identity
 from ..points import KruskalPoint
@@ -32,23 +35,16 @@ _COMPARABLE = 0.5
 # A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
 FEW_ROWS, _PART_OF_ROWS = 4, 0.02
 _POWER_ITERATIONS = 4
-# A row is lost if this part of the inliers that other rows have is all it has, or if it has so
-# many standard deviations less than they.
-_LOST, _BY_CHANCE = 0.5, 5.0
-# It is found again if its residuals have come down to this part of what they were.
-_GAIN = 0.1
-# Its last fits are to residuals below so many times their quantile at this share: a row may have
-# more outliers than the matrix. Of normal ones that is three standard deviations.
-_TRIMMED_FITS, _BULK, _SURELY_INLIERS = 5, 8.0, 0.3
 
 
 class Observed(eqx.Module):
-    """Observed entries of a matrix; where many are, a dense array of them with gaps."""
+    """Observed entries of a matrix or tensor; where many are, a dense array with gaps."""
 
     operator: AbstractOperator
     data: Array
+    """Times their weights."""
     known: Array | None
-    """1 where there is an observation, 0 elsewhere; None if they are everywhere."""
+    """The weights of the residuals: 0 where nothing is observed; None if all are 1."""
     sample: Array
     """Places from which the bulk's size is read off."""
     count: Array
@@ -65,30 +61,30 @@ class Observed(eqx.Module):
         data = problem.data.dense() if isinstance(problem.data, KruskalPoint) else problem.data
         shape = tuple(operator.point_shape or data.shape)
         data = np.asarray(data)
-        known = np.ones(data.shape, bool)
-        if problem.loss.weights is not None:
-            known &= np.asarray(problem.loss.weights) > 0
+        weights = _residual_weights(problem.loss, data.shape)
+        known = weights > 0
         if isinstance(operator, Entries) and operator.tilings is None:
             indices = tuple(np.asarray(index) for index in operator.indices)
-            seen = np.zeros(shape, bool)
-            seen[indices] = known
+            seen = np.zeros(shape)
+            seen[indices] = weights
             # Not if a place was observed twice: then the array has no room for both.
             if np.count_nonzero(seen) == np.count_nonzero(known):
                 values = np.zeros(shape, dtype)
                 values[tuple(index[known] for index in indices)] = data[known]
-                operator, data, known = Identity(), values, seen
+                operator, data, weights, known = Identity(), values, seen, seen > 0
+        data = np.where(known, data, 0) * weights
         # Where the matrix has rows of zeros it is no merit to fit them: the rest is judged.
         judged = known & (data != 0)
         places = np.flatnonzero(judged if np.any(judged) else known)
         if len(places) > _SAMPLE:
             places = rng.choice(places, _SAMPLE, replace=False)
-        everywhere = bool(np.all(known))
+        everywhere = bool(np.all(weights == 1))
         unit = 2.0 ** np.round(np.log2(_typical(data.reshape(-1)[places]) or 1.0))
         return cls(
             operator=operator,
-            data=jnp.asarray(np.where(known, data / unit, 0), dtype),
+            data=jnp.asarray(data / unit, dtype),
             unit=jnp.asarray(unit, dtype),
-            known=None if everywhere else jnp.asarray(known, dtype),
+            known=None if everywhere else jnp.asarray(weights, dtype),
             sample=jnp.asarray(places.astype(np.int32)),
             count=jnp.asarray(np.count_nonzero(known), dtype),
             shape=shape,
@@ -97,17 +93,23 @@ class Observed(eqx.Module):
     @property
     def share(self) -> Array:
         """Of all entries those that are observed."""
-        return self.count / (self.shape[0] * self.shape[1])
+        return self.count / math.prod(self.shape)
 
     @property
     def roots(self) -> float:
-        """The norm of a matrix of independent entries of variance 1, about."""
-        return self.shape[0] ** 0.5 + self.shape[1] ** 0.5
+        """The norm of a matrix or tensor of independent entries of variance 1, about."""
+        return sum(d**0.5 for d in self.shape)
 
     def measure(self, point: KruskalPoint) -> Array:
-        """What is observed of a point, and 0 where nothing is."""
+        """What is observed of a point, times the weights; 0 where nothing is."""
         seen = self.operator.measure(point)
         return seen if self.known is None else seen * self.known
+
+    def adjoint(self, observations: Array) -> AbstractCovector:
+        """Of `measure`."""
+        if self.known is not None:
+            observations = observations * self.known
+        return self.operator.adjoint(observations)
 
     def typical(self) -> float:
         """The median size of the data that are not zero."""
@@ -116,6 +118,16 @@ class Observed(eqx.Module):
     def scale(self, residual: Array) -> Array:
         """The standard deviation of the bulk of the residuals."""
         return jnp.median(jnp.abs(residual.reshape(-1)[self.sample])) / MEDIAN
+
+
+def _residual_weights(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
+    """What the residuals are to be multiplied by, 1 for the typical one."""
+    if loss.weights is None:
+        return np.ones(shape)
+    weights = np.broadcast_to(np.asarray(loss.weights, np.float64), shape)
+    roots = np.sqrt(weights) if isinstance(loss, (L2, SquaredL2)) else weights
+    positive = roots[roots > 0]
+    return roots / np.median(positive) if len(positive) else roots
 
 
 def _typical(values: np.ndarray) -> float:
@@ -168,6 +180,8 @@ def _leading(
 ) -> tuple[Array, Array, Array, Array]:
     residual = observed.data - observed.measure(map(x))
     counted = huber_weights(residual, level) * residual / observed.share
+    if observed.known is not None:  # a component is one of the matrix, not of its weights
+        counted = divide_or_zero(counted, observed.known)
     covector = observed.operator.adjoint(counted)
     energy = jnp.sum(counted**2)
     if isinstance(map, PSD):
@@ -231,82 +245,3 @@ def factors_of(map: MatrixMap, components: Components, dtype: Any) -> Parameters
         for vectors in (components.left, components.right)
     )
     return left if isinstance(map, PSD) else (left, right)
-
-
-def refit_lost_rows(
-    map: MatrixMap, observed: Observed, x: Parameters, level: float
-) -> tuple[Parameters | None, int]:
-    """Fit rows and columns anew that are so far off that nothing of them counts.
-
-    The level may fall faster than the errors of a few rows, of which then every entry looks like
-    an outlier. Once the rest is known, such a row is a small regression with outliers.
-
-    Returns
-    -------
-    Parameters or None
-        Of the map; None if no row or column was lost and is found.
-    int
-        How many stay lost.
-    """
-    residual = np.asarray(observed.measure(map(x)) - observed.data, np.float64)
-    known = np.ones(residual.shape, bool)
-    if observed.known is not None:
-        known = np.asarray(observed.known) > 0
-    if isinstance(observed.operator, Entries):
-        places = [np.asarray(index)[known] for index in observed.operator.indices]
-    else:
-        places = list(np.nonzero(known))
-    values, sizes = np.asarray(observed.data, np.float64)[known], np.abs(residual[known])
-    fits = sizes <= level
-    wanted = _LOST * np.mean(fits)
-    sides = [0] if isinstance(map, PSD) else [0, 1]
-    factors = [np.array(f, np.float64) for f in ([x] if isinstance(map, PSD) else x)]
-    used = np.any(factors[0] != 0, axis=0)
-    found = lost = 0
-    for side in sides:
-        rows = factors[side].shape[0]
-        counts = np.bincount(places[side], minlength=rows)
-        inliers = np.bincount(places[side], weights=fits, minlength=rows)
-        enough = counts > 2 * np.count_nonzero(used)
-        expected = np.mean(fits) * counts
-        chance = _BY_CHANCE * np.sqrt(expected * (1 - np.mean(fits)))
-        few = inliers < np.maximum(wanted * counts, expected - chance)
-        for row in np.flatnonzero(few & enough):
-            here = places[side] == row
-            others = factors[-1 - side][places[1 - side][here]][:, used]
-            solution, left = _robust_regression(others, values[here], level)
-            before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
-            # A row may consist of outliers alone: then it stays as it is.
-            more = np.count_nonzero(np.abs(left) <= level) > inliers[row]
-            if more if before <= level else after <= max(level, _GAIN * before):
-                factors[side][row, used] = solution
-                found += 1
-            else:
-                lost += 1
-    if not found:
-        return None, lost
-    arrays = [jnp.asarray(factor, observed.data.dtype) for factor in factors]
-    return (arrays[0] if isinstance(map, PSD) else tuple(arrays)), lost
-
-
-def _robust_regression(
-    matrix: np.ndarray, values: np.ndarray, level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Least absolute deviations by reweighted least squares, then least squares on the bulk.
-
-    Returns the solution and the residual.
-    """
-    smallest = max(level, np.finfo(np.float64).tiny)
-    smooth = np.max(np.abs(values))
-    solution, residual = np.zeros(matrix.shape[1]), values
-    while smooth > smallest:
-        smooth = 0.5 * smooth
-        roots = 1 / np.sqrt(np.maximum(np.abs(residual), smooth))
-        solution = np.linalg.lstsq(matrix * roots[:, None], values * roots, rcond=None)[0]
-        residual = values - matrix @ solution
-    for _ in range(_TRIMMED_FITS):
-        small = np.quantile(np.abs(residual), _SURELY_INLIERS)
-        bulk = np.abs(residual) <= max(_BULK * small, smallest)
-        solution = np.linalg.lstsq(matrix[bulk], values[bulk], rcond=None)[0]
-        residual = values - matrix @ solution
-    return solution, residual

@@ -29,14 +29,15 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
     descent = Descent(Workbench(problem), robust, watch, np.random.default_rng(seed))
     found = _nothing_wrong(problem, descent) or fit_entries(problem, seed=seed, watch=told)
     passes = found.passes
-    assert is_ranked(found.map)
+    fitted = found.map
+    assert is_ranked(fitted)
     freedom = degrees_of_freedom(found.map, found.map.rank)
     fit = Fit(
         np.asarray(found.residual, np.float64),
         descent.known,
         descent.bench.labels,
         float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
-        lambda used: tangent_of_entries(problem, found.x, used, freedom),
+        lambda used: tangent_of_entries(problem, fitted, found.x, used, freedom),
     )
 
     def again(part: Composite) -> np.ndarray:

@@ -30,24 +30,27 @@ from ._components_of_entries import (
     factors_of,
     leading_components,
     of_rank,
-    refit_lost_rows,
 )
-from ._entrywise_steps import BETTER, State, Terms, sample_sizes, settle
+from ._entrywise_steps import (
+    BETTER,
+    LEVEL,
+    NEARLY,
+    PATIENCE,
+    ROUNDING,
+    State,
+    Terms,
+    sample_sizes,
+    settle,
+)
+from ._lost_rows import refit_lost_rows
 
-# The Huber loss is quadratic up to so many standard deviations of the bulk.
-_LEVEL = 3.0
-# Others, tried when nothing else helps, and what is called help: the scale falls to this part.
+# Levels of the Huber loss that are tried when nothing else helps, and what is called help: the
+# scale falls to this part.
 _SHARP_LEVELS, _HELPED = (1.5, 1.0), 0.9
-# The scale stagnates if for so many steps it has not got better.
-_PATIENCE = 6
 # With one more component the scale may rise by this factor, at most: the next may make up for it.
 _WORSE = 1.05
 # A fit to noise is finished when a step moves the entries by less than this part of it.
 _STILL = 1e-3
-# Rounding errors, in units of the data's typical size times the precision.
-_ROUNDING = 32
-# A row is not lost if its residuals are below so many of them.
-_NEARLY = 100
 # Factors have so many columns at first, then twice as many: few shapes, few compilations.
 _COLUMNS = 8
 # What a component fits of mere noise, in units of a random matrix's squared norm per degree of
@@ -96,10 +99,10 @@ class _Search:
         self.map = of_rank(problem.map, min(self.bound, _COLUMNS))
         self.found = Components.none(self.observed.shape)
         self.scale = self.observed.typical() / MEDIAN
-        self.rounding = _ROUNDING * float(jnp.finfo(self.dtype).eps) * self.scale
+        self.rounding = ROUNDING * float(jnp.finfo(self.dtype).eps) * self.scale
         # Lower than later: of outliers of one sign, little is to be taken for a component.
-        self.level = _LEVEL * MEDIAN * self.scale
-        self.height = _LEVEL
+        self.level = LEVEL * MEDIAN * self.scale
+        self.height = LEVEL
         self.needed = 0  # the rank below which the bulk is known to grow
         self.steps = self.passes = 0
         self.lost = 0  # rows and columns of which nothing fits
@@ -122,7 +125,7 @@ class _Search:
         self,
         start: Components,
         *,
-        patience: int = _PATIENCE,
+        patience: int = PATIENCE,
         still: float | None = None,
         height: float | None = None,
     ) -> State:
@@ -196,7 +199,7 @@ class _Search:
         large = sizes > limit
         if not np.any(large):
             return False
-        level = _LEVEL * float(np.median(sizes[large]))
+        level = LEVEL * float(np.median(sizes[large]))
         new = self._standing_out(level)
         if len(new.values) == 0:
             return False
@@ -230,7 +233,7 @@ class _Search:
 
     @property
     def _nearly(self) -> float:
-        return max(self.level, _NEARLY * self.rounding)
+        return max(self.level, NEARLY * self.rounding)
 
     def sharpen(self) -> bool:
         """Steps with low levels; whether they helped.
@@ -256,7 +259,7 @@ class _Search:
         while max(1, self.needed) < self.rank and not self.stopped:
             rank = self.rank - 1
             tolerated = 1 + _MERE_NOISE * self.observed.roots**2 / self._freedom()
-            state = self.settle(self.found.only(slice(rank)), patience=_PATIENCE // 2)
+            state = self.settle(self.found.only(slice(rank)), patience=PATIENCE // 2)
             if not float(state.scale) <= max(self.rounding, tolerated * self.scale):
                 self.needed = self.rank
                 break
@@ -283,7 +286,7 @@ class _Search:
     def finish(self) -> None:
         """Steps until they are far below the noise, or rounding errors."""
         still = max(self.rounding, _STILL * self.scale)
-        state = self.settle(self.found, patience=10 * _PATIENCE, still=still, height=_LEVEL)
+        state = self.settle(self.found, patience=10 * PATIENCE, still=still, height=LEVEL)
         self.keep(state, self.rank)
 
     def run(self) -> None:

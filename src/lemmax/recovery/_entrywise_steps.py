@@ -1,16 +1,30 @@
-"""Steps towards a low-rank matrix from its entries, at one rank, in one compiled loop."""
+"""Steps towards a matrix or tensor of low rank from its entries, in one compiled loop."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._typing import Parameters, RealLike
-from ..maps import PSD
+from ..maps import AbstractMap, Composed
 from ..points import KruskalPoint
-from ._components_of_entries import MatrixMap, Observed, huber_weights
+from ..problem import Composite
+from ._components_of_entries import BEYOND, MEDIAN, MatrixMap, Observed, huber_weights
+from ._lost_rows import refit_lost_rows
+
+# The Huber loss is quadratic up to so many standard deviations of the bulk.
+LEVEL = 3.0
+# The scale stagnates if for so many steps it has not got better.
+PATIENCE = 6
+# Rounding errors, in units of the data's typical size times the precision.
+ROUNDING = 32
+# A row is not lost if its residuals are below so many of them.
+NEARLY = 100
+# How often rows that were lost are looked for.
+_ROUNDS = 3
 
 # The scale of the bulk got better if it fell below this part of its best.
 BETTER = 0.97
@@ -54,7 +68,7 @@ class Terms(NamedTuple):
 
 
 @eqx.filter_jit
-def settle(map: MatrixMap, observed: Observed, state: State, terms: Terms) -> State:
+def settle(map: AbstractMap, observed: Observed, state: State, terms: Terms) -> State:
     """Steps at one rank until the bulk of the residuals stops shrinking."""
 
     def step(state: State) -> State:
@@ -69,8 +83,10 @@ def settle(map: MatrixMap, observed: Observed, state: State, terms: Terms) -> St
         level = jnp.where(first, level, jnp.minimum(level, state.level))
         weights = huber_weights(residual, level, terms.beyond)
         counted = weights * residual
-        covector = observed.operator.adjoint(counted)
-        direction = map.direction(state.x, _DAMPING * level * observed.roots, covector)
+        covector = observed.adjoint(counted)
+        # J'J is of the size of the point to the power 2 - 2 / N, N the number of modes.
+        damping = _DAMPING * (level * observed.roots) ** (2 - 2 / len(observed.shape))
+        direction = map.direction(state.x, damping, covector)
         # The longest step that the weighted squares justify: it knows how many entries count.
         change = observed.measure(_tangent_point(map, state.x, direction))
         curvature = jnp.sum(weights * change**2)
@@ -105,11 +121,54 @@ def sample_sizes(map: MatrixMap, observed: Observed, x: Parameters) -> Array:
     return jnp.abs(residual.reshape(-1)[observed.sample])
 
 
-def _tangent_point(map: MatrixMap, x: Parameters, direction: Parameters) -> KruskalPoint:
-    """The first-order change of the point, factored."""
-    (left, right), (dleft, dright) = (
-        ((x, x), (direction, direction)) if isinstance(map, PSD) else (x, direction)
-    )
+def _tangent_point(map: Any, x: Parameters, direction: Parameters) -> KruskalPoint:
+    """The first-order change of the point, factored: one factor changed at a time."""
+    if isinstance(map, Composed):
+        return _tangent_point(map.outer, *map.inner_jvp(x, direction))
+    factors, changes = map(x).factors, direction
+    if map.symmetric:
+        changes = (direction,) * len(factors)
     return KruskalPoint(
-        (jnp.concatenate([dleft, left], axis=1), jnp.concatenate([right, dright], axis=1))
+        tuple(
+            jnp.concatenate([change if n == k else factor for k in range(len(factors))], axis=1)
+            for n, (factor, change) in enumerate(zip(factors, changes, strict=True))
+        )
     )
+
+
+class Graduated:
+    """Steps of this kind towards any factored point, a number at a time."""
+
+    def __init__(self, problem: Composite, seed: int = 0):
+        self.observed = Observed.of(problem, np.random.default_rng(seed))
+        self.map = problem.map
+        dtype = self.observed.data.dtype
+        rounding = ROUNDING * float(jnp.finfo(dtype).eps) * self.observed.typical() / MEDIAN
+        self.terms = Terms(
+            *(np.asarray(number, dtype) for number in (LEVEL, BEYOND, rounding, 0.0)),
+            *(np.asarray(number, np.int32) for number in (PATIENCE, 0)),
+        )
+
+    def __call__(self, x: Parameters, steps: int) -> tuple[Parameters, int]:
+        """So many steps at most; how many it were."""
+        dtype = self.observed.data.dtype
+        root = self.observed.unit ** (1 / self.map.degree)
+        x, taken = jax.tree.map(lambda factor: jnp.asarray(factor, dtype) / root, x), 0
+        for _ in range(_ROUNDS):
+            end = self._settle(x, steps - taken)
+            x, taken = end.x, taken + int(end.steps)
+            if taken >= steps or isinstance(self.map, Composed):
+                break
+            level = max(float(end.level), NEARLY * float(self.terms.scale))
+            refitted, _ = refit_lost_rows(self.map, self.observed, x, level)
+            if refitted is None:
+                break
+            x = refitted
+        return jax.tree.map(lambda factor: factor * root, x), taken
+
+    def _settle(self, x: Parameters, steps: int) -> State:
+        dtype = self.observed.data.dtype
+        endless, none = np.asarray(np.inf, dtype), np.asarray(0, np.int32)
+        start = State(x, np.asarray(0, dtype), endless, endless, none, endless, none)
+        terms = self.terms._replace(steps=np.asarray(steps, np.int32))
+        return settle(self.map, self.observed, start, terms)

@@ -24,14 +24,16 @@ from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
 from ..losses import AbstractLoss
-from ..maps import AbstractMap
+from ..maps import AbstractMap, Composed
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
 from ..methods.steps import BulkPolyak
+from ..operators import Entries, Identity
 from ..points import DensePoint
 from ..problem import Composite
 from ..solve import solve
 from ..status import Status
+from ._entrywise_steps import Graduated
 from ._structure import is_ranked
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
@@ -119,6 +121,15 @@ class Workbench:
         rounded = np.round(seen / np.max(np.abs(seen)), digits)
         return np.unique(rounded, return_inverse=True)[1].reshape(shape)
 
+    @property
+    def _has_factors(self) -> bool:
+        outer = self.map.outer if isinstance(self.map, Composed) else self.map
+        return is_ranked(outer) and self.map.degree is not None
+
+    @functools.cached_property
+    def _graduated(self) -> Graduated:
+        return Graduated(self.problem)
+
     def norm(self, at: Linearised) -> float:
         """Of the point."""
         return float(_norm(self.map, at.x))
@@ -132,7 +143,15 @@ class Workbench:
         return _prox_linear(self.problem, at.x, at.matrix, at.residual, promise)
 
     def lmm(self, at: Linearised) -> Parameters:
-        """Some steps of LMM, their length told from the bulk of the residuals."""
+        """Some steps of LMM, their length told from the bulk of the residuals.
+
+        Signs of residuals say little about observed entries: one entry alone hardly moves the
+        point. There the steps are those of a Huber loss whose threshold falls with the bulk.
+        """
+        if self._has_factors and isinstance(self.problem.operator, (Identity, Entries)):
+            x, steps = self._graduated(at.x, _LMM_STEPS)
+            self.passes += 3 * steps
+            return x
         result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=_LMM_STEPS, tol=0.0)
         self.passes += 2 * int(result.steps) + 2
         if result.status is Status.INTERRUPTED:  # solve keeps Ctrl-C to itself

@@ -18,7 +18,7 @@ from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
 from ._structure import degrees_of_freedom, largest_rank, without_zero_terms
-from ._tangent import Tangent, tangent_of_matrix, tangent_unseen
+from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
@@ -122,11 +122,13 @@ class Search:
     def _ranks(self, bound: int) -> list[int]:
         """In the order in which they are tried: the bound first, if there are data enough.
 
-        Not if entries are observed, which tempt to keep too many terms.
+        Not if entries are observed, which tempt to keep too many terms: these fit outliers, if
+        there may be any.
         """
         assert self.bench.ranked is not None
         freedom = degrees_of_freedom(self.bench.ranked, bound)
-        if not self.entrywise and self.descent.known.sum() >= _ENOUGH * freedom:
+        tempted = self.entrywise and self.robust
+        if not tempted and self.descent.known.sum() >= _ENOUGH * freedom:
             return [bound, *lower_ranks(bound)]
         return [*lower_ranks(bound), bound]
 
@@ -233,6 +235,9 @@ class Search:
         if at.matrix is not None:
             freedom = None if at.rank is None else freedom_of(self.bench, at)
             return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, freedom)
+        if self.entrywise and self.bench.ranked is not None and at.rank is not None:
+            map, x = without_zero_terms(self.bench.ranked, at.x, at.rank)
+            return tangent_of_entries(self.problem, map, x, used, freedom_of(self.bench, at))
         measured = as_array(at) + np.asarray(self.problem.data, np.float64)
         gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
         return tangent_unseen(float(gain), freedom_of(self.bench, at))

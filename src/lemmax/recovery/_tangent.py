@@ -1,5 +1,7 @@
 """Whether the observations determine a point: what they see of its tangents."""
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,9 +12,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._typing import Parameters
-from ..maps import PSD, AbstractMap
-from ..operators import Entries, Identity
+from ..maps import AbstractMap
+from ..operators import AbstractOperator, Entries
 from ..problem import Composite
+from ._structure import Ranked
 
 _UNSEEN = 1e-12
 
@@ -55,37 +58,56 @@ def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tu
 
 
 def tangent_of_entries(
-    problem: Composite, x: Parameters, used: np.ndarray, freedom: int
+    problem: Composite, map: Ranked, x: Parameters, used: np.ndarray, freedom: int
 ) -> Tangent:
-    """For observed entries of a matrix: every row as a regression on the other factor, given that.
+    """For observed entries: every row of a factor as a regression on the others, given those.
 
     A lower bound of what can go wrong: a row with fewer observations than terms cannot be known.
     """
-    left, right = (x, x) if isinstance(problem.map, PSD) else x
-    left, right = (np.linalg.qr(np.asarray(f, np.float64))[0] for f in (left, right))
-    operator = problem.operator
-    if isinstance(operator, Entries):
-        rows, columns = (np.asarray(index) for index in operator.indices)
+    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
+    if len(factors) == 2:  # of a matrix no more is determined than the spans
+        factors = [np.linalg.qr(factor)[0] for factor in factors]
     else:
-        assert isinstance(operator, Identity)
-        rows, columns = (index.ravel() for index in np.indices(used.shape))
-    seen = np.ravel(used)
+        sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
+        factors = [f / np.where(size > 0, size, 1) for f, size in zip(factors, sizes, strict=True)]
     gains = [
-        _row_gains(len(left), rows[seen], right[columns[seen]]),
-        _row_gains(len(right), columns[seen], left[rows[seen]]),
+        np.linalg.eigvalsh(grams).ravel()
+        for grams in _row_grams(problem.operator, factors, np.asarray(used))
     ]
     return Tangent(freedom, *_weakest_and_error(np.sort(np.concatenate(gains))))
 
 
-def _row_gains(count: int, rows: np.ndarray, regressors: np.ndarray) -> np.ndarray:
-    """Eigenvalues of every row's normal matrix."""
-    rank = regressors.shape[1]
-    grams = np.empty((count, rank, rank))
-    for a in range(rank):
-        for b in range(a + 1):
-            products = regressors[:, a] * regressors[:, b]
-            grams[:, a, b] = grams[:, b, a] = np.bincount(rows, products, minlength=count)
-    return np.linalg.eigvalsh(grams).ravel()
+def _row_grams(
+    operator: AbstractOperator, factors: list[np.ndarray], used: np.ndarray
+) -> Iterator[np.ndarray]:
+    """For every mode, the normal matrices of all rows of its factor."""
+    rank = factors[0].shape[1]
+    pairs = [(a, b) for a in range(rank) for b in range(a + 1)]
+    products = [np.stack([f[:, a] * f[:, b] for a, b in pairs], axis=1) for f in factors]
+    for mode, factor in enumerate(factors):
+        others = [k for k in range(len(factors)) if k != mode]
+        if isinstance(operator, Entries):
+            indices = [np.asarray(index)[used] for index in operator.indices]
+            sums = [
+                np.bincount(
+                    indices[mode],
+                    math.prod(products[k][indices[k], pair] for k in others),
+                    minlength=len(factor),
+                )
+                for pair in range(len(pairs))
+            ]
+            columns = np.stack(sums, axis=1)
+        else:
+            # One mode after the other is summed away.
+            seen = np.moveaxis(used, mode, -1).astype(np.float64)
+            columns = np.tensordot(products[others[0]], seen, axes=(0, 0))
+            for k in others[1:]:
+                columns = np.einsum("pi...,ip->p...", columns, products[k])
+            columns = columns.T
+        grams = np.empty((len(factor), rank, rank))
+        for pair, (a, b) in enumerate(pairs):
+            grams[:, a, b] = grams[:, b, a] = columns[:, pair]
+        yield grams
 
 
 def _weakest_and_error(gains: np.ndarray) -> tuple[float, float]:

@@ -56,7 +56,9 @@ _MESSAGES = {
         "observed for the rank and the noise; or the start was bad (give x0, another seed, or more "
         "restarts)."
     ),
-    RecoveryStatus.INTERRUPTED: "Interrupted by the user or the callback; this is what it had.",
+    RecoveryStatus.INTERRUPTED: (
+        "Interrupted by the user, the callback or the time limit; this is what it had."
+    ),
 }
 
 

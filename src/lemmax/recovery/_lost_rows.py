@@ -1,0 +1,111 @@
+"""Rows, columns and slices that a fit to observed entries has lost, found again one by one."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._typing import Parameters
+from ..operators import Entries
+from ._components_of_entries import Observed
+from ._structure import Ranked
+
+# A row is lost if this part of the inliers that other rows have is all it has, or if it has so
+# many standard deviations less than they.
+_LOST, _BY_CHANCE = 0.5, 5.0
+# It is found again if its residuals have come down to this part of what they were.
+_GAIN = 0.1
+# Its last fits are to residuals below so many times their quantile at this share: a row may have
+# more outliers than the others. Of normal ones that is three standard deviations.
+_TRIMMED_FITS, _BULK, _SURELY_INLIERS = 5, 8.0, 0.3
+# So many entries of a row tell it well enough.
+_ENOUGH = 4000
+
+
+def refit_lost_rows(
+    map: Ranked, observed: Observed, x: Parameters, level: float
+) -> tuple[Parameters | None, int]:
+    """Fit rows of factors anew that are so far off that nothing of them counts.
+
+    The level may fall faster than the errors of a few rows or columns (of a tensor: slices), of
+    which then every entry looks like an outlier. Once the rest is known, such a row is a small
+    regression with outliers.
+
+    Returns
+    -------
+    Parameters or None
+        Of the map; None if no row was lost and is found.
+    int
+        How many stay lost.
+    """
+    residual = np.asarray(observed.measure(map(x)) - observed.data, np.float64)
+    weights = np.ones(residual.shape)
+    if observed.known is not None:
+        weights = np.asarray(observed.known, np.float64)
+    known = weights > 0
+    if isinstance(observed.operator, Entries):
+        places = [np.asarray(index)[known] for index in observed.operator.indices]
+    else:
+        places = list(np.nonzero(known))
+    values, sizes = np.asarray(observed.data, np.float64)[known], np.abs(residual[known])
+    weights = weights[known]
+    fits = sizes <= level
+    wanted = _LOST * np.mean(fits)
+    # Of a symmetric point all factors are one array: what is found in it, is found in all.
+    own = [np.array(f, np.float64) for f in ([x] if map.symmetric else x)]
+    factors = own * len(observed.shape) if map.symmetric else own
+    used = np.any(own[0] != 0, axis=0)
+    found = lost = 0
+    for mode, factor in enumerate(own):
+        rows = factor.shape[0]
+        counts = np.bincount(places[mode], minlength=rows)
+        inliers = np.bincount(places[mode], weights=fits, minlength=rows)
+        enough = counts > 2 * np.count_nonzero(used)
+        expected = np.mean(fits) * counts
+        chance = _BY_CHANCE * np.sqrt(expected * (1 - np.mean(fits)))
+        few = inliers < np.maximum(wanted * counts, expected - chance)
+        for row in np.flatnonzero(few & enough):
+            here = np.flatnonzero(places[mode] == row)
+            here = here[:: -(-len(here) // _ENOUGH)]
+            others = math.prod(
+                factors[other][places[other][here]][:, used]
+                for other in range(len(factors))
+                if other != mode
+            )
+            others = others * weights[here, None]
+            solution, left = _robust_regression(others, values[here], level)
+            before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
+            # A row may consist of outliers alone: then it stays as it is.
+            more = np.mean(np.abs(left) <= level) > inliers[row] / counts[row]
+            if more if before <= level else after <= max(level, _GAIN * before):
+                factor[row, used] = solution
+                found += 1
+            else:
+                lost += 1
+    if not found:
+        return None, lost
+    arrays = [jnp.asarray(factor, observed.data.dtype) for factor in own]
+    return (arrays[0] if map.symmetric else tuple(arrays)), lost
+
+
+def _robust_regression(
+    matrix: np.ndarray, values: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least absolute deviations by reweighted least squares, then least squares on the bulk.
+
+    Returns the solution and the residual.
+    """
+    smallest = max(level, np.finfo(np.float64).tiny)
+    smooth = np.max(np.abs(values))
+    solution, residual = np.zeros(matrix.shape[1]), values
+    while smooth > smallest:
+        smooth = 0.5 * smooth
+        roots = 1 / np.sqrt(np.maximum(np.abs(residual), smooth))
+        solution = np.linalg.lstsq(matrix * roots[:, None], values * roots, rcond=None)[0]
+        residual = values - matrix @ solution
+    for _ in range(_TRIMMED_FITS):
+        small = np.quantile(np.abs(residual), _SURELY_INLIERS)
+        bulk = np.abs(residual) <= max(_BULK * small, smallest)
+        solution = np.linalg.lstsq(matrix[bulk], values[bulk], rcond=None)[0]
+        residual = values - matrix @ solution
+    return solution, residual

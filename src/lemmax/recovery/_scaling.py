@@ -1,0 +1,57 @@
+"""Data of extreme size, brought near 1: their squares would over- or underflow."""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._typing import Parameters
+from ..losses import L1, L2, Quantile, SquaredL2
+from ..problem import Composite
+from ._search import Answer
+
+# Sizes within these powers of 2 do no harm.
+_HARMLESS = 60
+
+
+class Unit(NamedTuple):
+    """A power of 2 that the data are divided by, and that of the parameters: no digit is lost."""
+
+    data: float
+    parameters: float
+
+    @classmethod
+    def of(cls, problem: Composite, known: np.ndarray) -> "Unit":
+        """Near the typical size of the data; 1 unless that is extreme and the map homogeneous."""
+        sizes = np.abs(np.asarray(problem.data, np.float64))[known]
+        exponent = math.log2(float(np.median(sizes[sizes > 0])))
+        degree = problem.map.degree
+        homogeneous = isinstance(problem.loss, (L1, L2, SquaredL2, Quantile))
+        if abs(exponent) <= _HARMLESS or degree is None or not homogeneous:
+            return cls(1.0, 1.0)
+        root = round(exponent / degree)
+        return cls(2.0 ** (root * degree), 2.0**root)
+
+    def divide(self, problem: Composite) -> Composite:
+        """The problem with smaller data."""
+        if self.data == 1:
+            return problem
+        return eqx.tree_at(lambda p: p.data, problem, problem.data / self.data)
+
+    def divide_parameters(self, x: Parameters | None) -> Parameters | None:
+        """A start for it."""
+        return jax.tree.map(lambda leaf: leaf / self.parameters, x)
+
+    def restore(self, answer: Answer) -> Answer:
+        """The answer to the problem as it was."""
+        if self.data == 1:
+            return answer
+        certificate = answer.certificate
+        return answer._replace(
+            x=jax.tree.map(lambda leaf: np.asarray(leaf) * self.parameters, answer.x),
+            residual=answer.residual * self.data,
+            sizes=None if answer.sizes is None else answer.sizes * self.data,
+            certificate=certificate._replace(noise=certificate.noise * self.data),
+        )

@@ -1,0 +1,86 @@
+"""`lm.recover` with data and demands that are out of the ordinary."""
+
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax.experiments.instances import psd_sensing
+from lemmax.points import KruskalPoint
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_data_of_extreme_size(size):
+    instance = psd_sensing(3, dim=8, rank=3, true_rank=2, measurements=200, outliers=0.1)
+    data = np.asarray(instance.problem.data)
+    plain = lm.recover(instance.problem.operator, data, instance.problem.map)
+    found = lm.recover(instance.problem.operator, size * data, instance.problem.map)
+    assert found.status is plain.status is lm.RecoveryStatus.EXACT
+    assert found.rank == plain.rank
+    np.testing.assert_allclose(found.point.dense() / size, plain.point.dense(), rtol=1e-9)
+    np.testing.assert_array_equal(found.outliers, plain.outliers)
+
+
+def test_a_time_limit_ends_the_search():
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((120, 8, 8)), rng.standard_normal(120)  # nothing to be found
+    operator, map = lm.operators.Dense(A), lm.maps.LowRank((8, 8), rank=4)
+    began = time.perf_counter()
+    found = lm.recover(operator, b, map, max_seconds=0)
+    whole = lm.recover(operator, b, map)
+    assert found.status is lm.RecoveryStatus.INTERRUPTED
+    assert found.steps < whole.steps
+    assert time.perf_counter() - began > found.seconds
+
+
+def test_gross_errors_and_a_squared_loss_get_a_hint():
+    instance = psd_sensing(1, dim=8, rank=2, measurements=200)
+    data = np.array(instance.problem.data)
+    data[:8] += 100 * np.max(np.abs(data))
+    operator, map = instance.problem.operator, instance.problem.map
+    found = lm.recover(operator, data, map, lm.losses.SquaredL2())
+    assert not found.status.succeeded
+    assert "L1() bears those" in found.summary()
+    assert lm.recover(operator, data, map).status is lm.RecoveryStatus.EXACT
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda x: np.exp(x["rate"]) * np.ones(5), "use jax.numpy in it"),
+        (lambda x: x["speed"] * jnp.ones(5), "KeyError: 'speed'"),
+        (lambda x: jnp.ones(5) * (1 if x["rate"] > 0 else 2), "needs the value of a parameter"),
+    ],
+)
+def test_what_stops_jax_in_a_function_is_said(function, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        lm.recover(None, np.ones(5), lm.maps.FromFunction(function), x0={"rate": np.ones(())})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_of_entries_count():
+    """Every entry is observed twice, as one of two matrices has it: the weights tell which."""
+    rng = np.random.default_rng(2)
+    truths = [np.outer(rng.standard_normal(30), rng.standard_normal(25)) for _ in range(2)]
+    rows, columns = np.indices((30, 25)).reshape(2, -1)
+    operator = lm.operators.Entries((np.tile(rows, 2), np.tile(columns, 2)), (30, 25))
+    data = np.concatenate([truth.ravel() for truth in truths])
+    for k, truth in enumerate(truths):
+        weights = np.repeat(np.where(np.arange(2) == k, 1.0, 0.01), truth.size)
+        loss = lm.losses.L1(weights=weights)
+        found = lm.recover(operator, data, lm.maps.LowRank((30, 25), rank=1), loss)
+        assert np.linalg.norm(found.point.dense() - truth) < 0.02 * np.linalg.norm(truth)
+
+
+def test_a_large_tensor_with_wrong_entries():
+    """Too many entries and parameters for a Jacobian: steps of a falling Huber loss find it."""
+    rng = np.random.default_rng(3)
+    truth = KruskalPoint([rng.standard_normal((40, 3)) for _ in range(3)])
+    data = np.array(truth.dense())
+    wrong = rng.random(data.shape) < 0.1
+    data[wrong] = 10 * rng.standard_normal(wrong.sum())
+    found = lm.recover(None, data, lm.maps.CP((40, 40, 40), rank=4))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 3)
+    assert float(found.point.distance(truth) / truth.norm()) < 1e-9
