@@ -22,8 +22,8 @@ LAYERS = [
     ["metrics"],
     ["solve"],
     ["init"],
-    ["recovery"],
-    ["testing", "plots", "page", "theory"],
+    ["recovery", "regression"],
+    ["testing", "plots", "page", "theory", "estimators"],
     ["experiments"],
     ["cli"],
 ]

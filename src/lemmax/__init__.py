@@ -17,6 +17,8 @@ from .problem import Evaluation as Evaluation
 from .recovery import Recovery as Recovery
 from .recovery import RecoveryStatus as RecoveryStatus
 from .recovery import recover as recover
+from .regression import Regression as Regression
+from .regression import regress as regress
 from .solve import BatchSnapshot as BatchSnapshot
 from .solve import Comparison as Comparison
 from .solve import Result as Result

@@ -1,4 +1,4 @@
-"""The command line: ``lemmax demo``, ``lemmax compare``, ``lemmax reproduce``."""
+"""The command line: ``lemmax pca``, ``complete``, ``cp``, ``nnls``, ``compare``, ``reproduce``."""
 
 import os
 import sys

@@ -8,6 +8,10 @@ from rich.console import Console
 from .._files import save as save
 
 
+class Refusal(Exception):
+    """Something that cannot be done, said in one sentence."""
+
+
 def make_folder(console: Console, folder: pathlib.Path) -> None:
     """Create a folder, or leave with one sentence and exit code 2."""
     try:

@@ -14,6 +14,7 @@ from lemmax.experiments import demo as demo_contests
 
 from ._files import make_folder, save
 from .compare import compare
+from .data import complete, cp, nnls, pca
 from .reproduce import reproduce
 
 app = typer.Typer(
@@ -34,6 +35,8 @@ def lemmax(
         raise typer.Exit
 
 
+for command in (pca, complete, cp, nnls):
+    app.command()(command)
 app.command()(compare)
 app.command()(reproduce)
 

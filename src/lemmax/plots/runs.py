@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib, which is imported only when one is asked for."""
+"""Runs: what was reached, and what it took."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import check_kind
-from .recovery import Recovery
-from .solve import Comparison, Result
-from .solve.compare import column_of
+from .._checks import check_kind
+from ..solve import Comparison, Result
+from ..solve.compare import column_of
+from ._axes import colours, new_figure
 
 _LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
 # Runs whose costs differ by more than this would not be seen side by side on a linear axis.
@@ -58,7 +58,7 @@ def convergence(
     )
     _require_runs(named)
     own = ax is None
-    ax = _figure((6, 4)).subplots() if own else ax
+    ax = new_figure((6, 4)).subplots() if own else ax
     _draw(ax, named, metric, _steps, "steps")
     if title:
         ax.set_title(title)
@@ -99,7 +99,7 @@ def compare(comparison: Comparison, metric: str | None = None, title: str | None
     """
     check_kind("The first argument of plots.compare", comparison, Comparison, "from lm.compare")
     _require_runs(comparison.results)
-    figure = _figure((14, 4))
+    figure = new_figure((14, 4))
     axes = figure.subplots(1, 3, sharey=True)
     costs = (
         ("steps", _steps),
@@ -114,81 +114,6 @@ def compare(comparison: Comparison, metric: str | None = None, title: str | None
     axes[-1].legend(**_OUTSIDE)
     figure.suptitle(comparison.problem if title is None else title)
     return figure
-
-
-def recovery(found: Recovery, title: str | None = None) -> Any:
-    """Draw what tells the rank and the outliers: sizes of the terms, and sizes of the residuals.
-
-    Parameters
-    ----------
-    found : Recovery
-        From `lemmax.recover`.
-    title : str, optional
-        The verdict if not given.
-
-    Returns
-    -------
-    matplotlib Figure
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lemmax as lm
-    >>> rng = np.random.default_rng(0)
-    >>> A, x = rng.standard_normal((60, 6, 6)), rng.standard_normal(6)
-    >>> data = np.einsum("mij,i,j->m", A, x, x)
-    >>> found = lm.recover(lm.operators.Dense(A), data, lm.maps.PSD(6, rank=2))
-    >>> len(lm.plots.recovery(found).axes)
-    2
-    """
-    check_kind("The first argument of plots.recovery", found, Recovery, "from lm.recover")
-    figure = _figure((11, 4))
-    left, right = figure.subplots(1, 2)
-    _draw_terms(left, found)
-    _draw_residuals(right, found)
-    figure.suptitle(found.status.message.split(":")[0] if title is None else title)
-    return figure
-
-
-def _draw_terms(ax: Any, found: Recovery) -> None:
-    if found.sizes is None or found.rank is None:
-        ax.text(0.5, 0.5, "a map without terms", ha="center", transform=ax.transAxes)
-        return
-    number = np.arange(1, len(found.sizes) + 1)
-    kept = number <= found.rank
-    ax.semilogy(number[kept], found.sizes[kept], "o", color="C0", label="kept")
-    if not np.all(kept):
-        ax.semilogy(number[~kept], found.sizes[~kept], "x", color="C3", label="when cut off")
-        ax.axvline(found.rank + 0.5, color="0.6", linewidth=1)
-    ax.set_xlabel("term")
-    ax.set_ylabel("size")
-    ax.set_title(
-        f"rank {found.rank}" + (f" of at most {found.rank_bound}" if found.rank_bound else "")
-    )
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.legend()
-    ax.grid(True, alpha=0.3)
-
-
-def _draw_residuals(ax: Any, found: Recovery) -> None:
-    """Sorted, on a logarithmic scale: the step between the right data and the wrong ones."""
-    sizes = np.abs(found.residual)
-    wrong = np.zeros(sizes.shape, bool)
-    wrong[found.outliers] = True
-    order = np.argsort(sizes, axis=None)
-    sizes, wrong = sizes.ravel()[order], wrong.ravel()[order]
-    # Residuals that are exactly zero have no place on the axis.
-    floor = np.finfo(float).eps * max(float(sizes[-1]), np.finfo(float).tiny)
-    number = np.arange(1, sizes.size + 1)
-    for chosen, colour, label in ((~wrong, "C0", "right"), (wrong, "C3", "wrong")):
-        if np.any(chosen):
-            shown = np.maximum(sizes[chosen], floor)
-            ax.semilogy(number[chosen], shown, ".", color=colour, label=label, rasterized=True)
-    ax.set_xlabel("observations, sorted")
-    ax.set_ylabel("size of the residual")
-    ax.set_title(f"{found.outlier_count} of {found.observations} observations are wrong")
-    ax.legend()
-    ax.grid(True, alpha=0.3)
 
 
 _OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
@@ -208,25 +133,6 @@ def _require_runs(results: Mapping[str, Result]) -> None:
         raise ValueError("There is nothing to draw: no method has run.")
 
 
-def _figure(size: tuple[float, float]) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "Pictures need the package matplotlib: pip install 'lemmax[plots]'."
-        ) from error
-    return Figure(figsize=size, layout="constrained")
-
-
-def _colours(count: int) -> list[Any]:
-    """As many different ones as asked for."""
-    import matplotlib
-
-    if count <= 10:
-        return [f"C{k}" for k in range(count)]
-    return list(matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count)))
-
-
 def _draw(
     ax: Any,
     results: Mapping[str, Result],
@@ -235,7 +141,7 @@ def _draw(
     label: str,
 ) -> None:
     # Methods that agree draw over each other; different dashes keep both visible.
-    looks = zip(_colours(len(results)), itertools.cycle(_LINE_STYLES), strict=False)
+    looks = zip(colours(len(results)), itertools.cycle(_LINE_STYLES), strict=False)
     costs = {}
     for (name, result), (colour, style) in zip(results.items(), looks, strict=False):
         column = column_of(result, metric)

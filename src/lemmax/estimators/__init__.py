@@ -1,0 +1,19 @@
+"""scikit-learn estimators: NumPy arrays in and out, missing and wrong entries welcome.
+
+They need the extra ``estimators``: ``pip install 'lemmax[estimators]'``.
+"""
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "lemmax.estimators needs scikit-learn: pip install 'lemmax[estimators]'."
+    ) from error
+
+from .cp import CPDecomposition as CPDecomposition
+from .matrix_completion import MatrixCompletion as MatrixCompletion
+from .nonnegative_regression import NonnegativeRegression as NonnegativeRegression
+from .robust_pca import RobustPCA as RobustPCA
+from .sensing import BlindDeconvolution as BlindDeconvolution
+from .sensing import MatrixSensing as MatrixSensing
+from .sensing import PhaseRetrieval as PhaseRetrieval

@@ -1,0 +1,127 @@
+"""What all estimators share: from arrays to `recover`, and from its verdict to a warning."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from .._checks import check_positive
+from ..losses import L1, AbstractLoss, SquaredL2
+from ..maps import AbstractMap
+from ..operators import AbstractOperator, Entries
+from ..recovery import Recovery, recover
+from ._saving import Saved
+
+# With fewer entries than this share, those that are there are kept as a list.
+_SPARSE = 0.2
+_LOSSES = {"robust": L1, "squared": SquaredL2}
+
+
+class RecoveringEstimator(Saved, BaseEstimator):
+    """An estimator whose fit is a call of `lemmax.recover`."""
+
+    loss: str
+    random_state: Any
+    verbose: bool
+
+    def __sklearn_tags__(self):
+        """NaN is welcome: it marks what is missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _loss(self, weights: np.ndarray | None = None) -> AbstractLoss:
+        return loss_called(self.loss, weights)
+
+    def _recover(
+        self,
+        operator: AbstractOperator | None,
+        data: np.ndarray,
+        map: AbstractMap,
+        weights: np.ndarray | None = None,
+        **options: Any,
+    ) -> Recovery:
+        """Call `recover`, and warn if its answer is not to be relied on."""
+        options = {"seed": self._seed(), "progress": bool(self.verbose), **options}
+        found = recover(operator, data, map, self._loss(weights), **options)
+        self.recovery_ = found
+        self.status_ = found.status.name
+        self.n_iter_ = max(1, found.steps)
+        self.noise_ = found.noise
+        if not found.status.succeeded:
+            reasons = "; ".join(found.objections)
+            warnings.warn(
+                f"{type(self).__name__}: {found.status.message}"
+                + (f" In particular: {reasons}." if reasons else ""),
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return found
+
+
+def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
+    """A loss by its name, with the weights of the observations."""
+    if name not in _LOSSES:
+        raise ValueError(f"loss must be 'robust' or 'squared'; got {name!r}.")
+    return _LOSSES[name](weights=weights)
+
+
+def checked_weights(weights: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Weights of the shape of the data, or None."""
+    if weights is None:
+        return None
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != shape:
+        raise ValueError(f"Weights of shape {weights.shape} do not fit data of shape {shape}.")
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
+        raise ValueError("Weights must be finite and not negative.")
+    return weights
+
+
+def checked_rank(rank: Any, largest: int, default: int) -> int:
+    """A bound on the rank: as given, or the default; never more than there is room for."""
+    if rank is None:
+        return max(1, min(default, largest))
+    check_positive(rank=rank)
+    return min(int(rank), largest)
+
+
+class Observed:
+    """The entries of an array that are there, in the form that `recover` is fastest with."""
+
+    def __init__(self, array: np.ndarray, weights: np.ndarray | None = None):
+        seen = ~np.isnan(array)
+        if weights is not None:
+            seen &= weights > 0
+        if not np.any(seen):
+            raise ValueError("There is nothing but missing entries: no value is observed.")
+        self.seen = seen
+        self.operator = self.places = None
+        self.data = np.where(seen, array, 0.0)
+        self.weights = weights
+        if np.mean(seen) < _SPARSE:
+            self.places = np.nonzero(seen)
+            self.operator = Entries(self.places, array.shape)
+            self.data = array[seen]
+            self.weights = None if weights is None else weights[seen]
+        elif not np.all(seen):
+            self.weights = np.where(seen, 1.0 if weights is None else weights, 0.0)
+
+    def outliers(self, found: Recovery) -> tuple[np.ndarray, ...]:
+        """Where the array is wrong, as indices into the array."""
+        if self.places is None:
+            return found.outliers
+        return tuple(index[found.outliers] for index in self.places)
+
+
+def sparse_at(places: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:
+    """A sparse array with values at given places and nothing elsewhere."""
+    array = sparse.coo_array((values, places), shape=shape)
+    return array.tocsr() if len(shape) == 2 else array

@@ -1,0 +1,297 @@
+"""Matrices from linear, quadratic and bilinear measurements, as regressors."""
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..maps import PSD, LowRank
+from ..operators import Dense, RankOne
+from ._base import RecoveringEstimator, checked_rank
+
+
+class _Measured(RegressorMixin, RecoveringEstimator):
+    """What the three have in common: rows that measure, and what they measured."""
+
+    def __sklearn_tags__(self):
+        """They explain products, not sums; and no row may have holes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        if not np.any(y):
+            raise ValueError("All measurements are zero, and so is what was measured.")
+        return X, np.asarray(y, np.float64)
+
+    def _rows(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _take_outliers(self) -> None:
+        self.outliers_ = np.asarray(self.recovery_.outliers)
+
+
+class MatrixSensing(_Measured):
+    """A matrix of low rank from inner products with known matrices, part of them wrong.
+
+    Parameters
+    ----------
+    rank : int
+        An upper bound on the rank.
+    shape : pair of int, optional
+        Of the matrix; a square if not given. Every row of X is a matrix of that shape, row by row.
+    psd : bool
+        Whether the matrix is symmetric and positive semidefinite.
+    loss : {'robust', 'squared'}
+        Whether measurements may be grossly wrong, or carry noise alone.
+    random_state : int, RandomState instance or None
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    matrix_ : array
+    rank_ : int
+    outliers_ : array of int
+        Which measurements are wrong.
+    noise_ : float
+    status_ : str
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lemmax.estimators import MatrixSensing
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.outer(rng.standard_normal(6), rng.standard_normal(5))
+    >>> X = rng.standard_normal((120, 30))
+    >>> y = X @ truth.ravel()
+    >>> y[:12] = 10.0
+    >>> model = MatrixSensing(rank=3, shape=(6, 5)).fit(X, y)
+    >>> model.rank_, bool(np.allclose(model.matrix_, truth)), len(model.outliers_)
+    (1, True, 12)
+    """
+
+    def __init__(
+        self,
+        rank: int = 2,
+        *,
+        shape: tuple[int, int] | None = None,
+        psd: bool = False,
+        loss: str = "robust",
+        random_state: Any = 0,
+        verbose: bool = False,
+    ):
+        self.rank = rank
+        self.shape = shape
+        self.psd = psd
+        self.loss = loss
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the matrix.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, rows * columns)
+            One measuring matrix in each row.
+        y : array-like of shape (n_samples,)
+        """
+        X, y = self._checked(X, y)
+        rows, columns = self._shape(X.shape[1])
+        rank = checked_rank(self.rank, min(rows, columns), 2)
+        map = PSD(rows, rank) if self.psd else LowRank((rows, columns), rank)
+        found = self._recover(Dense(X.reshape(len(X), rows, columns)), y, map)
+        self.matrix_ = np.asarray(found.point.dense(), np.float64)
+        self.rank_ = found.rank
+        self._take_outliers()
+        return self
+
+    def _shape(self, size: int) -> tuple[int, int]:
+        side = math.isqrt(size)
+        if self.shape is None and side * side != size:
+            # Anything may be seen as a matrix of one column.
+            return (size, 1) if not self.psd else self._misfit(size)
+        rows, columns = (side, side) if self.shape is None else self.shape
+        if rows * columns != size or (self.psd and rows != columns):
+            self._misfit(size)
+        return rows, columns
+
+    def _misfit(self, size: int) -> Any:
+        kind = "square matrix" if self.psd else "matrix"
+        raise ValueError(f"Rows of {size} entries are no {kind} of shape {self.shape}.")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Inner products with the matrix.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, rows * columns)
+        """
+        return self._rows(X) @ self.matrix_.ravel()
+
+
+class PhaseRetrieval(_Measured):
+    """A real signal from the squares of linear measurements, part of them wrong.
+
+    Parameters
+    ----------
+    loss : {'robust', 'squared'}
+    random_state : int, RandomState instance or None
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        The signal; its sign cannot be told, and its largest entry is positive.
+    outliers_ : array of int
+        Which measurements are wrong.
+    noise_ : float
+    status_ : str
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lemmax.estimators import PhaseRetrieval
+    >>> rng = np.random.default_rng(0)
+    >>> signal, X = np.array([1.0, 5.0, -2.0]), rng.standard_normal((60, 3))
+    >>> PhaseRetrieval().fit(X, (X @ signal) ** 2).coef_.round(6)
+    array([ 1.,  5., -2.])
+    """
+
+    def __init__(self, *, loss: str = "robust", random_state: Any = 0, verbose: bool = False):
+        self.loss = loss
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the signal.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            One measuring vector in each row.
+        y : array-like of shape (n_samples,)
+            Squares of the inner products.
+        """
+        X, y = self._checked(X, y)
+        found = self._recover(RankOne(X), y, PSD(X.shape[1], rank=1))
+        self.coef_ = _with_sign(np.asarray(found.x, np.float64)[:, 0])
+        self._take_outliers()
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Squares of inner products with the signal.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        """
+        return (self._rows(X) @ self.coef_) ** 2
+
+
+class BlindDeconvolution(_Measured):
+    """Two signals from the products of their linear measurements, part of them wrong.
+
+    A convolution is such a product of measurements in the basis that diagonalises it.
+
+    Parameters
+    ----------
+    n_left : int, optional
+        How many columns of X measure the first signal, the others the second; half of them if not
+        given.
+    loss : {'robust', 'squared'}
+    random_state : int, RandomState instance or None
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    left_, right_ : arrays
+        The signals, equally long as vectors; how their size and sign are shared cannot be told,
+        and the largest entry of the first is positive.
+    outliers_ : array of int
+    noise_ : float
+    status_ : str
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lemmax.estimators import BlindDeconvolution
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = np.array([2.0, 1.0]), np.array([1.0, 0.0, -2.0])
+    >>> X = rng.standard_normal((80, 5))
+    >>> y = (X[:, :2] @ left) * (X[:, 2:] @ right)
+    >>> model = BlindDeconvolution(n_left=2).fit(X, y)
+    >>> bool(np.allclose(np.outer(model.left_, model.right_), np.outer(left, right)))
+    True
+    """
+
+    def __init__(
+        self,
+        n_left: int | None = None,
+        *,
+        loss: str = "robust",
+        random_state: Any = 0,
+        verbose: bool = False,
+    ):
+        self.n_left = n_left
+        self.loss = loss
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find both signals.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            In each row a vector that measures the first signal, then one for the second.
+        y : array-like of shape (n_samples,)
+            Products of the two inner products.
+        """
+        X, y = self._checked(X, y)
+        if X.shape[1] < 2:
+            raise ValueError(
+                "Two signals need at least one column each; X has 1 feature(s), a minimum of 2 is "
+                "required."
+            )
+        split = X.shape[1] // 2 if self.n_left is None else self.n_left
+        if not 0 < split < X.shape[1]:
+            raise ValueError(
+                f"n_left must leave columns for both signals: between 1 and {X.shape[1] - 1}; got "
+                f"{self.n_left!r}."
+            )
+        left, right = X[:, :split], X[:, split:]
+        map = LowRank((left.shape[1], right.shape[1]), rank=1)
+        found = self._recover(RankOne(left, right), y, map)
+        first, second = (np.asarray(factor, np.float64)[:, 0] for factor in found.point.factors)
+        sizes = np.linalg.norm(first), np.linalg.norm(second)
+        balance = np.sqrt(sizes[1] / sizes[0]) if min(sizes) > 0 else 1.0
+        sign = np.sign(first[np.argmax(np.abs(first))]) or 1.0
+        self.left_, self.right_ = sign * balance * first, sign * second / balance
+        self._take_outliers()
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Products of the inner products with both signals.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        """
+        X, split = self._rows(X), len(self.left_)
+        return (X[:, :split] @ self.left_) * (X[:, split:] @ self.right_)
+
+
+def _with_sign(signal: np.ndarray) -> np.ndarray:
+    return signal * (np.sign(signal[np.argmax(np.abs(signal))]) or 1.0)

@@ -1,0 +1,7 @@
+"""Pictures, drawn with matplotlib, which is imported only when one is asked for."""
+
+from .answers import before_after as before_after
+from .answers import factors as factors
+from .answers import recovery as recovery
+from .runs import compare as compare
+from .runs import convergence as convergence

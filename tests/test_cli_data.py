@@ -1,0 +1,138 @@
+"""The commands that take data files: what they write, and how they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lemmax.cli.app import app
+
+runner = CliRunner()
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = 5 + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 12))
+    spoiled = truth.copy()
+    spoiled[3, 4], spoiled[10, 2] = 99.0, np.nan
+    path = tmp_path / "table.csv"
+    lines = ["day," + ",".join(f"c{k}" for k in range(12))]
+    lines += [
+        f"d{k}," + ",".join("" if np.isnan(v) else repr(float(v)) for v in row)
+        for k, row in enumerate(spoiled)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path, truth
+
+
+def test_pca_cleans_a_table(table, tmp_path):
+    path, truth = table
+    out = tmp_path / "out"
+    result = run("pca", path, "--labels", "day", "--rank", 4, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "EXACT" in result.output
+    lines = (out / "cleaned.csv").read_text().splitlines()
+    assert lines[0] == "day," + ",".join(f"c{k}" for k in range(12))
+    cleaned = np.array([[float(entry) for entry in line.split(",")[1:]] for line in lines[1:]])
+    np.testing.assert_allclose(cleaned, truth, atol=1e-9)
+    wrong = (out / "outliers.csv").read_text().splitlines()
+    assert len(wrong) == 2
+    assert wrong[1].startswith("d3,c4,99.0,")
+    assert json.loads((out / "summary.json").read_text())["status"] == "EXACT"
+    page = (out / "report.html").read_text()
+    assert page.count("<img") == 3
+
+
+def test_complete_predicts_by_name(tmp_path):
+    rng = np.random.default_rng(1)
+    truth = np.outer(rng.uniform(1, 2, 30), rng.uniform(1, 2, 20))
+    ratings, asked = tmp_path / "ratings.csv", tmp_path / "asked.csv"
+    chosen = [(i, j) for i in range(30) for j in range(20) if rng.random() < 0.5]
+    rows = [f"u{i},m{j},{float(truth[i, j])!r}" for i, j in chosen]
+    ratings.write_text("\n".join(["user,item,rating", *rows]))
+    asked.write_text("user,item\nu3,m7\nu0,m0\n")
+    out = tmp_path / "out"
+    columns = ("--columns", "user,item,rating")
+    result = run("complete", ratings, *columns, "--rank", 2, "--predict", asked, "--out", out)
+    assert result.exit_code == 0, result.output
+    lines = (out / "predictions.csv").read_text().splitlines()
+    assert lines[0] == "user,item,rating"
+    values = [float(line.split(",")[2]) for line in lines[1:]]
+    np.testing.assert_allclose(values, [truth[3, 7], truth[0, 0]], rtol=1e-8)
+
+
+def test_cp_and_nnls(tmp_path):
+    rng = np.random.default_rng(2)
+    a, b, c = (rng.standard_normal((d, 2)) for d in (7, 6, 5))
+    tensor = np.einsum("ir,jr,kr->ijk", a, b, c)
+    tensor[1, 2, 3] = 40.0
+    np.save(tmp_path / "tensor.npy", tensor)
+    out = tmp_path / "cp"
+    result = run("cp", tmp_path / "tensor.npy", "--rank", 3, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert (out / "outliers.csv").read_text().splitlines()[1].startswith("1,2,3,")
+    assert np.load(out / "cleaned.npy").shape == (7, 6, 5)
+    np.save(tmp_path / "A.npy", a)
+    np.save(tmp_path / "b.npy", a @ [1.0, 2.0])
+    out = tmp_path / "nnls"
+    result = run("nnls", tmp_path / "A.npy", tmp_path / "b.npy", "--out", out)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(np.loadtxt(out / "coefficients.csv"), [1.0, 2.0], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("table.xyz", b"1,2", "is of an unknown format"),
+        ("table.csv", b"", "is empty"),
+        ("table.csv", b"a,b\n", "has a line of names, but no data"),
+        ("table.csv", b"a,b\n1,2\n1,cow\n", "holds text, 'cow' in line 3"),
+        ("table.csv", b"1,2\n3\n", "Line 2 of"),
+        ("table.csv", b"\xff\xfe\x00", "is not a text in UTF-8"),
+        ("table.npy", b"nonsense", "is not a file of numbers"),
+        ("table.mtx", b"nonsense", "is not a file in the Matrix Market format"),
+        ("table.parquet", b"nonsense", "parquet"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_and_nothing_is_written(
+    name, content, sentence, tmp_path
+):
+    path, out = tmp_path / name, tmp_path / "out"
+    path.write_bytes(content)
+    result = run("pca", path, "--out", out)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())
+    assert not out.exists()
+
+
+def test_a_missing_file_and_wrong_names_are_one_sentence(table, tmp_path):
+    path, _ = table
+    assert "There is no file" in " ".join(run("pca", tmp_path / "no.csv").output.split())
+    result = run("pca", path, "--labels", "date")
+    assert result.exit_code == 2
+    assert "has no column 'date'; it has: day, c0" in " ".join(result.output.split())
+    result = run("complete", path, "--columns", "day,c0,price")
+    assert "has no column 'price'" in " ".join(result.output.split())
+
+
+def test_where_nothing_can_be_written_it_says_so(table, tmp_path):
+    path, _ = table
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    result = run("pca", path, "--labels", "day", "--rank", 2, "--out", blocked / "out")
+    assert result.exit_code == 2
+    assert "Cannot write to" in result.output
+
+
+def test_numbers_with_commas_and_semicolons(tmp_path):
+    from lemmax.cli._reading import read_table
+
+    path = tmp_path / "table.csv"
+    path.write_text("a;b\n1,5;2\nNA;3,25\n")
+    np.testing.assert_array_equal(read_table(path, None, None).values, [[1.5, 2], [np.nan, 3.25]])

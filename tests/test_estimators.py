@@ -1,0 +1,292 @@
+"""Estimators: scikit-learn's own checks, and answers that are known otherwise."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lemmax.estimators import (
+    BlindDeconvolution,
+    CPDecomposition,
+    MatrixCompletion,
+    MatrixSensing,
+    NonnegativeRegression,
+    PhaseRetrieval,
+    RobustPCA,
+)
+
+ESTIMATORS = [
+    RobustPCA(rank=1),
+    MatrixCompletion(rank=1),
+    CPDecomposition(rank=1),
+    NonnegativeRegression(),
+    MatrixSensing(rank=1),
+    PhaseRetrieval(),
+    BlindDeconvolution(),
+]
+_POSITIONS = "predict takes positions in the matrix, not rows of it"
+EXPECTED_FAILURES = {
+    "MatrixCompletion": {
+        "check_dict_unchanged": _POSITIONS,
+        "check_fit2d_predict1d": _POSITIONS,
+        "check_methods_sample_order_invariance": _POSITIONS,
+        "check_methods_subset_invariance": _POSITIONS,
+        "check_n_features_in_after_fitting": _POSITIONS,
+        "check_dataframe_column_names_consistency": _POSITIONS,
+        "check_estimators_pickle": _POSITIONS,
+        "check_f_contiguous_array_estimator": _POSITIONS,
+        "check_estimators_fit_returns_self": _POSITIONS,
+        "check_readonly_memmap_input": _POSITIONS,
+        "check_fit_check_is_fitted": _POSITIONS,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    ESTIMATORS,
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),
+)
+def test_scikit_learn_accepts(estimator, check):
+    check(estimator)
+
+
+def spoiled_table(rng, rows=60, columns=25, rank=2, location=5.0):
+    truth = location + rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
+    table = truth.copy()
+    table[rng.random(table.shape) < 0.1] = 40.0
+    table[rng.random(table.shape) < 0.1] = np.nan
+    return truth, table
+
+
+@pytest.fixture(scope="module")
+def cleaned():
+    truth, table = spoiled_table(np.random.default_rng(0))
+    return truth, table, RobustPCA(rank=5).fit(table)
+
+
+def test_robust_pca_finds_what_was_there(cleaned):
+    truth, table, model = cleaned
+    assert model.rank_ == 2
+    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-9)
+    wrong = ~np.isnan(table) & (np.abs(table - truth) > 1e-6)
+    np.testing.assert_array_equal(model.outliers_.toarray() != 0, wrong)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    # The location lies in the plane of the rows, the components span its directions.
+    spread = truth - model.location_
+    inside = spread @ model.components_.T @ model.components_
+    np.testing.assert_allclose(inside, spread, atol=1e-9)
+
+
+def test_new_rows_are_scored_in_spite_of_holes_and_errors(cleaned):
+    _, _, model = cleaned
+    rng = np.random.default_rng(1)
+    scores = 3 * rng.standard_normal((40, 2))
+    rows = model.inverse_transform(scores)
+    rows[np.arange(40), rng.integers(25, size=40)] += 100.0
+    rows[np.arange(40), rng.integers(25, size=40)] = np.nan
+    np.testing.assert_allclose(model.transform(rows), scores, atol=1e-9)
+
+
+def test_a_location_outside_of_the_data_is_no_outlier():
+    # Whole rows are wrong: the mean would follow them.
+    rng = np.random.default_rng(2)
+    truth = 3 + np.outer(rng.standard_normal(80), rng.standard_normal(20))
+    table = truth.copy()
+    table[:4] += 50 * rng.standard_normal((4, 20))
+    model = RobustPCA(rank=3).fit(table)
+    np.testing.assert_allclose(model.low_rank_[4:], truth[4:], atol=1e-6)
+
+
+def test_weights_of_zero_are_holes():
+    truth, table = spoiled_table(np.random.default_rng(3))
+    weights = np.where(np.isnan(table), 0.0, 1.0)
+    filled = np.where(np.isnan(table), 7.0, table)
+    model = RobustPCA(rank=4).fit(filled, weights=weights)
+    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-9)
+
+
+def test_a_constant_table_has_no_components():
+    model = RobustPCA().fit(np.full((6, 4), 2.5))
+    assert model.rank_ == 0
+    np.testing.assert_array_equal(model.low_rank_, 2.5)
+    assert model.transform(np.ones((3, 4))).shape == (3, 0)
+
+
+def test_nonnegative_components():
+    rng = np.random.default_rng(4)
+    truth = rng.random((40, 2)) @ rng.random((2, 20))
+    table = np.where(rng.random(truth.shape) < 0.05, 9.0, truth)
+    model = RobustPCA(rank=2, centre=False, nonnegative=True).fit(table)
+    assert np.all(model.components_ >= 0)
+    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-5)
+    assert np.all(model.transform(truth) >= 0)
+    with pytest.raises(ValueError, match="centre=False"):
+        RobustPCA(nonnegative=True).fit(table)
+
+
+def test_completion_takes_all_kinds_of_input():
+    rng = np.random.default_rng(5)
+    truth = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
+    seen = rng.random(truth.shape) < 0.4
+    rows, columns = np.nonzero(seen)
+    kinds = [
+        np.where(seen, truth, np.nan),
+        sparse.csr_array((truth[seen], (rows, columns)), shape=truth.shape),
+        (rows, columns, truth[seen]),
+    ]
+    for kind in kinds:
+        model = MatrixCompletion(rank=5).fit(kind)
+        assert model.rank_ == 2
+        np.testing.assert_allclose(model.complete(), truth, atol=1e-8)
+        np.testing.assert_allclose(model.predict((rows[:5], columns[:5])), truth[seen][:5])
+
+
+def test_the_rank_of_noisy_entries_is_chosen_by_prediction():
+    rng = np.random.default_rng(6)
+    truth = 3 * rng.standard_normal((80, 2)) @ rng.standard_normal((2, 60))
+    table = truth + rng.standard_normal(truth.shape)
+    table[rng.random(table.shape) < 0.5] = np.nan
+    model = MatrixCompletion(loss="squared").fit(table)
+    assert model.rank_ == 2
+    assert min(model.held_out_errors_, key=model.held_out_errors_.get) == 2
+    # Twice the parameters of rank 2 on 2400 entries: an error of a third of the noise.
+    assert np.sqrt(np.mean((model.complete() - truth) ** 2)) < 0.5
+
+
+def test_effects_of_rows_and_columns():
+    rng = np.random.default_rng(7)
+    rows, columns = rng.standard_normal(60), rng.standard_normal(50)
+    truth = 3 + rows[:, None] + columns
+    table = np.where(rng.random(truth.shape) < 0.3, truth, np.nan)
+    model = MatrixCompletion(effects=True).fit(table)
+    assert model.rank_ == 0
+    np.testing.assert_allclose(model.complete(), truth, atol=0.05)
+
+
+def spoiled_tensor(rng, dims=(12, 11, 10), rank=2):
+    factors = [rng.standard_normal((d, rank)) for d in dims]
+    truth = np.einsum("ir,jr,kr->ijk", *factors)
+    tensor = truth.copy()
+    tensor[rng.random(dims) < 0.05] = 30.0
+    tensor[rng.random(dims) < 0.1] = np.nan
+    return factors, truth, tensor
+
+
+@pytest.fixture(scope="module")
+def decomposed():
+    factors, truth, tensor = spoiled_tensor(np.random.default_rng(8))
+    return factors, truth, tensor, CPDecomposition(rank=4).fit(tensor)
+
+
+def test_cp_finds_factors_and_errors(decomposed):
+    from lemmax.metrics import factor_match_score
+
+    factors, truth, tensor, model = decomposed
+    assert model.rank_ == 2
+    np.testing.assert_allclose(model.reconstruct(), truth, atol=1e-8)
+    assert factor_match_score(model.factors_, factors) > 1 - 1e-9
+    wrong = ~np.isnan(tensor) & (np.abs(tensor - truth) > 1e-6)
+    np.testing.assert_array_equal(model.outliers_.toarray() != 0, wrong)
+    assert model.score(np.where(wrong, np.nan, tensor)) > -1e-8
+
+
+def test_cp_with_known_factors_fits_the_others(decomposed):
+    factors, truth, tensor, _ = decomposed
+    model = CPDecomposition(fixed={1: factors[1], 2: factors[2]}).fit(tensor)
+    np.testing.assert_allclose(model.reconstruct(), truth, atol=1e-7)
+
+
+def test_cp_goes_on_from_where_it_was(decomposed):
+    _, truth, tensor, model = decomposed
+    again = clone(model).set_params(warm_start=True)
+    again.factors_, again.weights_, again.rank_ = model.factors_, model.weights_, model.rank_
+    again.fit(tensor)
+    assert again.n_iter_ <= 3
+    np.testing.assert_allclose(again.reconstruct(), truth, atol=1e-8)
+
+
+def test_cp_of_somebody_else(decomposed):
+    _, truth, _, model = decomposed
+    copy = CPDecomposition.from_cp((model.weights_, model.factors_))
+    np.testing.assert_allclose(copy.reconstruct(), truth, atol=1e-8)
+
+
+def test_symmetric_cp():
+    rng = np.random.default_rng(9)
+    factor = rng.standard_normal((8, 2))
+    truth = np.einsum("ir,jr,kr->ijk", factor, factor, factor)
+    model = CPDecomposition(rank=3, symmetric=True).fit(truth)
+    assert model.rank_ == 2
+    np.testing.assert_allclose(model.reconstruct(), truth, atol=1e-8)
+    with pytest.raises(ValueError, match="modes of equal length"):
+        CPDecomposition(symmetric=True).fit(truth[:5])
+
+
+@pytest.mark.parametrize("kind", [RobustPCA, MatrixCompletion, CPDecomposition])
+def test_saved_and_loaded_it_is_the_same(kind, tmp_path, cleaned):
+    _, table, _ = cleaned
+    model = kind(rank=2).fit(table)
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    again = kind.load(path)
+    assert again.get_params() == model.get_params()
+    for name, value in vars(model).items():
+        if name.endswith("_") and name != "recovery_":
+            _assert_same(getattr(again, name), value)
+    _assert_same(pickle.loads(pickle.dumps(model)).outliers_, model.outliers_)
+
+
+def _assert_same(found, wanted):
+    if sparse.issparse(wanted):
+        np.testing.assert_array_equal(found.toarray(), wanted.toarray())
+    elif isinstance(wanted, list):
+        for one, other in zip(found, wanted, strict=True):
+            _assert_same(one, other)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_other_files_are_refused(tmp_path, cleaned):
+    model = cleaned[2]
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    with pytest.raises(ValueError, match="holds a RobustPCA, not a CPDecomposition"):
+        CPDecomposition.load(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="is not a file that lemmax has written"):
+        RobustPCA.load(path)
+
+
+def test_in_a_pipeline_and_a_grid_search(cleaned):
+    _, table, _ = cleaned
+    filled = np.where(np.isnan(table), 0.0, table)
+    pipeline = make_pipeline(StandardScaler(), RobustPCA(rank=2))
+    assert pipeline.fit_transform(filled).shape == (60, 2)
+    search = GridSearchCV(RobustPCA(), {"rank": [1, 2]}, cv=2).fit(table)
+    assert search.best_params_ == {"rank": 2}
+
+
+def test_a_doubtful_answer_is_a_warning():
+    rng = np.random.default_rng(10)
+    with pytest.warns(ConvergenceWarning, match="RobustPCA: "):
+        RobustPCA(rank=2).fit(rng.standard_normal((30, 10)) ** 3)
+
+
+def test_sensing_agrees_with_the_truth():
+    rng = np.random.default_rng(11)
+    signal, X = rng.standard_normal(8), rng.standard_normal((120, 8))
+    intensities = (X @ signal) ** 2
+    intensities[:10] += 5.0
+    model = PhaseRetrieval().fit(X, intensities)
+    sign = np.sign(model.coef_ @ signal)
+    np.testing.assert_allclose(model.coef_, sign * signal, atol=1e-8)
+    np.testing.assert_array_equal(np.sort(model.outliers_), np.arange(10))
+    np.testing.assert_allclose(model.predict(X)[10:], intensities[10:], atol=1e-7)
