@@ -1,7 +1,8 @@
 """Recovery of many kinds of points: passes, errors, ranks, noise, and verdicts that must hold."""
 
+import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from lemmax.experiments.instances import (
 from lemmax.points import KruskalPoint
 
 from ._recover_maps import FIRST_SEED, SUCCESS
+
+Task = Callable[[], list[dict]]
 
 
 def _row(found: lm.Recovery, truth: Any, **labels: Any) -> dict:
@@ -36,28 +39,26 @@ def _recovered(instance: Any, **options: Any) -> lm.Recovery:
     return lm.recover(problem.operator, problem.data, problem.map, **options)
 
 
-def passes(seeds: int) -> Iterator[dict]:
+def passes(seeds: int) -> Iterator[Task]:
     """PSD sensing where the paper takes 200 to 400 iterations of two passes each."""
     cases = itertools.product((2, 5, 10), (1.0, 100.0, 1e4), (4, 8, 16), (0.0, 0.1, 0.2))
-    for rank, condition, sampling, outliers in cases:
+    for case in cases:
         for seed in range(max(1, seeds // 4)):
-            instance = psd_sensing(
-                FIRST_SEED + 1000 + seed,
-                dim=30,
-                rank=rank,
-                true_rank=2,
-                condition=condition,
-                measurements=sampling * 120,
-                outliers=outliers,
-            )
-            yield _row(
-                _recovered(instance),
-                instance.truth,
-                given=rank,
-                condition=condition,
-                sampling=sampling,
-                outliers=outliers,
-            )
+            yield functools.partial(_passes, *case, seed)
+
+
+def _passes(rank: int, condition: float, sampling: int, outliers: float, seed: int) -> list[dict]:
+    instance = psd_sensing(
+        FIRST_SEED + 1000 + seed,
+        dim=30,
+        rank=rank,
+        true_rank=2,
+        condition=condition,
+        measurements=sampling * 120,
+        outliers=outliers,
+    )
+    labels = {"given": rank, "condition": condition, "sampling": sampling, "outliers": outliers}
+    return [_row(_recovered(instance), instance.truth, **labels)]
 
 
 def summary_of_passes(rows: list[dict]) -> list[dict]:
@@ -80,47 +81,47 @@ def summary_of_passes(rows: list[dict]) -> list[dict]:
     return lines
 
 
-def kinds(seeds: int) -> Iterator[dict]:
+def kinds(seeds: int) -> Iterator[Task]:
     """Everything but the positive semidefinite case."""
-    for seed, condition in itertools.product(range(max(1, seeds // 4)), (1.0, 100.0)):
-        key = FIRST_SEED + 2000 + seed
-        asymmetric = low_rank_sensing(
-            key,
-            shape=(30, 30),
-            rank=5,
-            true_rank=2,
-            condition=condition,
-            measurements=960,
-            outliers=0.2,
-        )
-        yield _row(_recovered(asymmetric), asymmetric.truth, kind="asymmetric", condition=condition)
-    for seed, dim in itertools.product(range(max(1, seeds // 4)), (20, 30)):
-        key = FIRST_SEED + 3000 + seed
-        made = {
-            "CP": cp_sensing(
-                key,
-                dims=(dim,) * 3,
-                rank=6,
-                true_rank=3,
-                condition=10.0,
-                measurements=12 * 3 * dim * 3,
-                outliers=0.1,
-            ),
-            "symmetric CP": symmetric_cp_sensing(
-                key,
-                dim=dim,
-                rank=6,
-                true_rank=3,
-                condition=10.0,
-                measurements=12 * dim * 3,
-                outliers=0.1,
-            ),
-        }
-        for kind, instance in made.items():
-            yield _row(_recovered(instance), instance.truth, kind=f"{kind}, d={dim}", condition=10)
-    for seed, kind in itertools.product(range(max(1, seeds // 4)), ("quadratic", "bilinear")):
-        operator, map, data, truth = rank_one_case(FIRST_SEED + 4000 + seed, kind)
-        yield _row(lm.recover(operator, data, map), truth, kind=kind, condition=1.0)
+    for seed in range(max(1, seeds // 4)):
+        for condition in (1.0, 100.0):
+            yield functools.partial(_asymmetric, seed, condition)
+        for dim in (20, 30):
+            yield functools.partial(_tensors, seed, dim)
+        for kind in ("quadratic", "bilinear"):
+            yield functools.partial(_rank_one, seed, kind)
+
+
+def _asymmetric(seed: int, condition: float) -> list[dict]:
+    instance = low_rank_sensing(
+        FIRST_SEED + 2000 + seed,
+        shape=(30, 30),
+        rank=5,
+        true_rank=2,
+        condition=condition,
+        measurements=960,
+        outliers=0.2,
+    )
+    labels = {"kind": "asymmetric", "condition": condition}
+    return [_row(_recovered(instance), instance.truth, **labels)]
+
+
+def _tensors(seed: int, dim: int) -> list[dict]:
+    law = {"rank": 6, "true_rank": 3, "condition": 10.0, "outliers": 0.1}
+    key = FIRST_SEED + 3000 + seed
+    made = {
+        "CP": cp_sensing(key, dims=(dim,) * 3, measurements=12 * 3 * dim * 3, **law),
+        "symmetric CP": symmetric_cp_sensing(key, dim=dim, measurements=12 * dim * 3, **law),
+    }
+    return [
+        _row(_recovered(instance), instance.truth, kind=f"{kind}, d={dim}", condition=10.0)
+        for kind, instance in made.items()
+    ]
+
+
+def _rank_one(seed: int, kind: str) -> list[dict]:
+    operator, map, data, truth = rank_one_case(FIRST_SEED + 4000 + seed, kind)
+    return [_row(lm.recover(operator, data, map), truth, kind=kind, condition=1.0)]
 
 
 def rank_one_case(seed: int, kind: str, dim: int = 50) -> tuple[Any, Any, np.ndarray, Any]:
@@ -162,16 +163,18 @@ def summary_of_kinds(rows: list[dict]) -> list[dict]:
     return lines
 
 
-def entries(seeds: int) -> Iterator[dict]:
+def entries(seeds: int) -> Iterator[Task]:
     """Robust PCA and completion: d = 500, true rank 5, bound 10, 20 % of what is seen is wrong."""
     cases = itertools.product((1.0, 0.5, 0.3), (1.0, 10.0, 100.0), range(max(1, seeds // 4)))
-    for seen, condition, seed in cases:
-        data, mask, truth = corrupted_matrix(FIRST_SEED + 5000 + seed, 500, 5, condition, seen)
-        operator = None if seen == 1 else lm.operators.Entries.from_mask(mask)
-        found = lm.recover(
-            operator, data if seen == 1 else data[mask], lm.maps.LowRank((500,) * 2, 10)
-        )
-        yield _row(found, truth, kind=f"{seen:.0%} of the entries", condition=condition)
+    for case in cases:
+        yield functools.partial(_entries, *case)
+
+
+def _entries(seen: float, condition: float, seed: int) -> list[dict]:
+    data, mask, truth = corrupted_matrix(FIRST_SEED + 5000 + seed, 500, 5, condition, seen)
+    operator = None if seen == 1 else lm.operators.Entries.from_mask(mask)
+    found = lm.recover(operator, data if seen == 1 else data[mask], lm.maps.LowRank((500,) * 2, 10))
+    return [_row(found, truth, kind=f"{seen:.0%} of the entries", condition=condition)]
 
 
 def corrupted_matrix(
@@ -187,28 +190,30 @@ def corrupted_matrix(
     return data, rng.random((dim, dim)) < seen, truth
 
 
-def noise(seeds: int) -> Iterator[dict]:
+def noise(seeds: int) -> Iterator[Task]:
     """Noise on the right data and 10 % outliers, against one who knows inliers and rank."""
     cases = itertools.product((2, 5), (1.0, 10.0), (1e-4, 1e-3, 1e-2), range(seeds))
-    for rank, condition, level, seed in cases:
-        key = FIRST_SEED + 6000 + seed
-        instance = psd_sensing(
-            key, dim=30, rank=rank, true_rank=2, condition=condition, measurements=960, outliers=0.1
-        )
-        problem, truth = instance.problem, instance.truth
-        exact = np.asarray(problem.operator.measure(truth))
-        right = np.abs(exact - np.asarray(problem.data)) < 1e-9
-        sigma = level * float(np.std(exact))
-        data = np.asarray(problem.data) + np.where(
-            right, sigma * np.random.default_rng(key).standard_normal(exact.shape), 0
-        )
-        found = lm.recover(problem.operator, data, problem.map)
-        best = oracle(problem.operator, data, right, truth)
-        row = _row(found, truth, given=rank, condition=condition, level=level)
-        yield row | {
-            "oracle": float(best.distance(truth) / truth.norm()),
-            "noise": found.noise / sigma,
-        }
+    for case in cases:
+        yield functools.partial(_noise, *case)
+
+
+def _noise(rank: int, condition: float, level: float, seed: int) -> list[dict]:
+    key = FIRST_SEED + 6000 + seed
+    instance = psd_sensing(
+        key, dim=30, rank=rank, true_rank=2, condition=condition, measurements=960, outliers=0.1
+    )
+    problem, truth = instance.problem, instance.truth
+    exact = np.asarray(problem.operator.measure(truth))
+    right = np.abs(exact - np.asarray(problem.data)) < 1e-9
+    sigma = level * float(np.std(exact))
+    errors = sigma * np.random.default_rng(key).standard_normal(exact.shape)
+    data = np.asarray(problem.data) + np.where(right, errors, 0)
+    found = lm.recover(problem.operator, data, problem.map)
+    best = oracle(problem.operator, data, right, truth)
+    row = _row(found, truth, given=rank, condition=condition, level=level)
+    return [
+        row | {"oracle": float(best.distance(truth) / truth.norm()), "noise": found.noise / sigma}
+    ]
 
 
 def oracle(operator: Any, data: np.ndarray, right: np.ndarray, truth: KruskalPoint) -> KruskalPoint:
@@ -246,45 +251,49 @@ def summary_of_noise(rows: list[dict]) -> list[dict]:
     return lines
 
 
-def honesty(seeds: int) -> Iterator[dict]:
+def honesty(seeds: int) -> Iterator[Task]:
     """Random instances, a good part of them hopeless: small, so that there can be many."""
     for number in range(100 * seeds):
-        rng = np.random.default_rng((FIRST_SEED, number))
-        dim, true_rank = (int(n) for n in rng.choice([[8, 1], [8, 2], [12, 1], [12, 2], [12, 3]]))
-        rank = int(rng.choice([true_rank, true_rank + 2]))
-        freedom = dim * true_rank
-        count = int(rng.choice([0.7, 1.0, 1.5, 2.5, 5.0, 10.0]) * freedom)
-        outliers = float(rng.choice([0.0, 0.1, 0.3, 0.45, 0.5, 0.6]))
-        level = float(rng.choice([0.0, 0.0, 1e-4, 1e-2, 1e-1]))
-        condition = float(rng.choice([1.0, 30.0]))
-        law = {
-            "rank": rank,
-            "true_rank": true_rank,
-            "measurements": count,
-            "outliers": outliers,
-            "condition": condition,
-            "outlier_law": str(rng.choice(["noise", "signal"])),
-        }
-        kind = str(rng.choice(["psd", "asymmetric"]))
-        if kind == "psd":
-            instance = psd_sensing(number, dim=dim, **law)
-        else:
-            instance = low_rank_sensing(number, shape=(dim, dim), **law)
-        problem = instance.problem
-        exact = np.asarray(problem.operator.measure(instance.truth))
-        data = np.asarray(problem.data) + level * np.std(exact) * rng.standard_normal(count)
-        found = lm.recover(problem.operator, data, problem.map)
-        labels = {
-            "kind": kind,
-            "dim": dim,
-            "true_rank": true_rank,
-            "given": rank,
-            "measurements": count,
-            "outliers": outliers,
-            "level": level,
-            "condition": condition,
-        }
-        yield _row(found, instance.truth, **labels) | {"expected": found.expected_error}
+        yield functools.partial(_judged, number)
+
+
+def _judged(number: int) -> list[dict]:
+    rng = np.random.default_rng((FIRST_SEED, number))
+    dim, true_rank = (int(n) for n in rng.choice([[8, 1], [8, 2], [12, 1], [12, 2], [12, 3]]))
+    rank = int(rng.choice([true_rank, true_rank + 2]))
+    freedom = dim * true_rank
+    count = int(rng.choice([0.7, 1.0, 1.5, 2.5, 5.0, 10.0]) * freedom)
+    outliers = float(rng.choice([0.0, 0.1, 0.3, 0.45, 0.5, 0.6]))
+    level = float(rng.choice([0.0, 0.0, 1e-4, 1e-2, 1e-1]))
+    condition = float(rng.choice([1.0, 30.0]))
+    law = {
+        "rank": rank,
+        "true_rank": true_rank,
+        "measurements": count,
+        "outliers": outliers,
+        "condition": condition,
+        "outlier_law": str(rng.choice(["noise", "signal"])),
+    }
+    kind = str(rng.choice(["psd", "asymmetric"]))
+    if kind == "psd":
+        instance = psd_sensing(number, dim=dim, **law)
+    else:
+        instance = low_rank_sensing(number, shape=(dim, dim), **law)
+    problem = instance.problem
+    exact = np.asarray(problem.operator.measure(instance.truth))
+    data = np.asarray(problem.data) + level * np.std(exact) * rng.standard_normal(count)
+    found = lm.recover(problem.operator, data, problem.map)
+    labels = {
+        "kind": kind,
+        "dim": dim,
+        "true_rank": true_rank,
+        "given": rank,
+        "measurements": count,
+        "outliers": outliers,
+        "level": level,
+        "condition": condition,
+    }
+    return [_row(found, instance.truth, **labels) | {"expected": found.expected_error}]
 
 
 def summary_of_honesty(rows: list[dict]) -> list[dict]:

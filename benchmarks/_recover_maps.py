@@ -1,8 +1,9 @@
 """Where recovery succeeds: from data alone, and by the tuned method from a start near the truth."""
 
+import functools
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -41,17 +42,21 @@ def instances(seed: int, sampling: int, rank: int) -> dict[tuple[float, float], 
     return made
 
 
-def success_map(seeds: int) -> Iterator[dict]:
+def success_map(seeds: int) -> Iterator[Callable[[], list[dict]]]:
     """One row for every instance: the errors of both, and the verdict."""
-    for sampling, rank, seed in itertools.product(SAMPLING, RANKS, range(seeds)):
-        made = instances(seed, sampling, rank)
-        runs = [lm.Run(i.problem, tuned(), i.x0, {"error": i.error}) for i in made.values()]
-        results = lm.solve_many(runs, max_steps=STEPS, tol=0.0)
-        for (key, instance), result in zip(made.items(), results, strict=True):
-            found = lm.recover(
-                instance.problem.operator, instance.problem.data, instance.problem.map
-            )
-            yield {
+    for setting in itertools.product(SAMPLING, RANKS, range(seeds)):
+        yield functools.partial(_compared, *setting)
+
+
+def _compared(sampling: int, rank: int, seed: int) -> list[dict]:
+    made = instances(seed, sampling, rank)
+    runs = [lm.Run(i.problem, tuned(), i.x0, {"error": i.error}) for i in made.values()]
+    results = lm.solve_many(runs, max_steps=STEPS, tol=0.0)
+    rows = []
+    for (key, instance), result in zip(made.items(), results, strict=True):
+        found = lm.recover(instance.problem.operator, instance.problem.data, instance.problem.map)
+        rows.append(
+            {
                 "sampling": sampling,
                 "rank": rank,
                 "seed": seed,
@@ -64,6 +69,8 @@ def success_map(seeds: int) -> Iterator[dict]:
                 "passes": found.passes,
                 "seconds": round(found.seconds, 3),
             }
+        )
+    return rows
 
 
 def _rates(rows: list[dict]) -> dict[tuple, tuple[int, int, int]]:
