@@ -23,10 +23,12 @@ from .result import Result
 from .stopping import Stopping
 from .trace import Trace
 
-# Lanes that have ended leave the program when that saves reading this many bytes, which takes
-# as long as compiling the smaller program. A measured time would be a better guide, but the
-# number of lanes moves the last bits of the results, and those must not depend on a clock.
-_BYTES_WORTH_A_PROGRAM = 4e10
+# Lanes that have ended leave the program when that saves multiplying this many bytes by a vector,
+# which takes as long as compiling the smaller program (some seconds): a product for many lanes at
+# once is limited by arithmetic, at a hundred gigabytes a second and more. A measured time would be a
+# better guide, but the number of lanes moves the last bits of the results, and those must not
+# depend on a clock.
+_BYTES_WORTH_A_PROGRAM = 4e11
 
 _start = eqx.filter_jit(start_lanes)
 _advance = eqx.filter_jit(advance_lanes)
