@@ -47,6 +47,10 @@ def test_pca_cleans_a_table(table, tmp_path):
     assert json.loads((out / "summary.json").read_text())["status"] == "EXACT"
     page = (out / "report.html").read_text()
     assert page.count("<img") == 3
+    scores = np.loadtxt(out / "scores.csv", delimiter=",", skiprows=1, usecols=(1, 2))
+    components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, usecols=range(1, 13))
+    location = np.loadtxt(out / "location.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(scores @ components + location, truth, atol=1e-9)
 
 
 def test_complete_predicts_by_name(tmp_path):
@@ -97,7 +101,10 @@ def test_cp_and_nnls(tmp_path):
         ("table.csv", b"\xff\xfe\x00", "is not a text in UTF-8"),
         ("table.npy", b"nonsense", "is not a file of numbers"),
         ("table.mtx", b"nonsense", "is not a file in the Matrix Market format"),
-        ("table.parquet", b"nonsense", "parquet"),
+        ("table.parquet", b"nonsense", "arquet"),
+        ("table.csv", b",0,1\n0,5,6\n1,7,8\n", "say --header or --no-header"),
+        ("table.csv", b"1,2,three\n4,5,6\n", "say --header or --no-header"),
+        ("table.npz", b"nonsense", "is not a file of numbers"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_and_nothing_is_written(
@@ -135,4 +142,15 @@ def test_numbers_with_commas_and_semicolons(tmp_path):
 
     path = tmp_path / "table.csv"
     path.write_text("a;b\n1,5;2\nNA;3,25\n")
-    np.testing.assert_array_equal(read_table(path, None, None).values, [[1.5, 2], [np.nan, 3.25]])
+    np.testing.assert_array_equal(read_table(path).values, [[1.5, 2], [np.nan, 3.25]])
+
+
+def test_rows_that_are_empty_are_holes_not_nothing(tmp_path):
+    from lemmax.cli._reading import read_table
+
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n,\n5,6\n\n")
+    assert read_table(path).values.shape == (3, 2)
+    path.write_text("2019,2020\n1,2\n")
+    assert read_table(path).values.shape == (2, 2)
+    assert read_table(path, header=True).columns == ["2019", "2020"]

@@ -131,3 +131,39 @@ def test_a_row_with_too_few_entries_is_not_determined():
     mask[3, 0] = True
     assert tangent(mask).weakest == 0
     assert tangent(mask).error == np.inf
+
+
+def test_parts_that_nothing_connects_are_not_determined():
+    """Two blocks, each of them complete: how they go together, no entry says."""
+    rng = np.random.default_rng(5)
+    for dims in ((8, 9), (5, 6, 7), (60, 70)):
+        map = lm.maps.LowRank(dims, 2) if len(dims) == 2 else lm.maps.CP(dims, 2)
+        x = tuple(rng.standard_normal((d, 2)) for d in dims)
+        problem = lm.Composite(lm.losses.L1(), map, np.ones(dims))
+        first = np.ix_(*(np.arange(d) < d // 2 for d in dims))
+        second = np.ix_(*(np.arange(d) >= d // 2 for d in dims))
+        used = np.zeros(dims, bool)
+        used[first] = used[second] = True
+        assert tangent_of_entries(problem, map, x, used, 30).weakest == 0
+        assert tangent_of_entries(problem, map, x, np.ones(dims, bool), 20).weakest > 0.01
+
+
+def test_tangents_of_few_entries_agree_with_the_jacobian():
+    rng = np.random.default_rng(6)
+    for map in (lm.maps.CP((4, 3, 5), 2), lm.maps.SymmetricCP(4, 2), lm.maps.LowRank((6, 5), 2)):
+        shapes = map.parameter_shapes
+        one = isinstance(shapes[0], int)
+        x = (
+            rng.standard_normal(shapes)
+            if one
+            else tuple(rng.standard_normal(shape) for shape in shapes)
+        )
+        problem = lm.Composite(lm.losses.L1(), map, np.ones(map.shape))
+        used = rng.random(map.shape) < 0.8
+        bench = Workbench(problem)
+        at = bench.linearise(x, 2)
+        freedom = {"CP": 20, "SymmetricCP": 8, "LowRank": 18}[type(map).__name__]
+        exact = tangent_of_matrix(map, at.x, at.matrix, used, freedom)
+        found = tangent_of_entries(problem, map, x, used, freedom)
+        assert found.weakest == pytest.approx(exact.weakest, rel=1e-6)
+        assert found.error == pytest.approx(exact.error, rel=1e-6)

@@ -95,6 +95,44 @@ def test_a_row_of_which_nothing_is_known_gives_zeros():
         np.testing.assert_allclose(coefficients, [[0, 0], [1, 2]], atol=1e-8)
 
 
+@pytest.mark.parametrize("error", [1e6, 1e12])
+def test_one_gross_error_does_not_say_what_is_small(error):
+    rng = np.random.default_rng(7)
+    design, truth = rng.standard_normal((40, 3)), rng.standard_normal((5, 3))
+    targets = truth @ design.T
+    targets[:, 4] = error
+    found = lm.regress(design, targets, lm.losses.L1())
+    assert np.all(found.settled)
+    np.testing.assert_allclose(found.coefficients, truth, atol=1e-10)
+
+
+def test_what_is_not_finished_is_not_called_settled():
+    rng = np.random.default_rng(8)
+    design, targets = rng.standard_normal((60, 10)), rng.standard_normal((4, 60))
+    assert not np.any(lm.regress(design, targets, lm.losses.L1(), max_steps=1).settled)
+    exact = lm.regress(design, np.zeros((2, 60)), lm.losses.L1())
+    assert np.all(exact.settled)
+    assert np.all(exact.coefficients == 0)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_extreme_sizes(size):
+    rng = np.random.default_rng(9)
+    design, truth = rng.standard_normal((30, 3)), np.array([1.0, 0.0, 2.0])
+    for loss in (lm.losses.L1(), lm.losses.SquaredL2()):
+        found = lm.regress(design * size, design @ truth, loss, nonnegative=True)
+        np.testing.assert_allclose(found.coefficients * size, truth, atol=1e-9)
+
+
+def test_single_precision():
+    rng = np.random.default_rng(10)
+    design = (rng.standard_normal((50, 6)) * np.logspace(0, 2, 6)).astype(np.float32)
+    target = (design @ np.array([1, 0, 2, 0, 3, 0]) + rng.standard_normal(50)).astype(np.float32)
+    single = lm.regress(design, target, nonnegative=True)
+    double = lm.regress(design.astype(float), target.astype(float), nonnegative=True)
+    np.testing.assert_allclose(single.coefficients, double.coefficients, rtol=1e-3, atol=1e-3)
+
+
 def test_jax_arrays_give_jax_arrays():
     design = jnp.asarray(np.eye(3, dtype=np.float32))
     found = lm.regress(design, jnp.asarray(np.array([1.0, -1.0, 2.0], np.float32)))

@@ -1,5 +1,6 @@
 """Folders and files for what a command writes."""
 
+import os
 import pathlib
 
 import typer
@@ -10,6 +11,17 @@ from .._files import save as save
 
 class Refusal(Exception):
     """Something that cannot be done, said in one sentence."""
+
+
+def check_writable(folder: pathlib.Path) -> None:
+    """Refuse a folder that cannot be made or written to, before anything is computed."""
+    nearest = folder.absolute()
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise Refusal(f"Cannot write to {folder}: {nearest} is not a folder.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise Refusal(f"Cannot write to {folder}: permission denied.")
 
 
 def make_folder(console: Console, folder: pathlib.Path) -> None:

@@ -12,38 +12,45 @@ from typing import Any
 import numpy as np
 import typer
 from rich.console import Console
-from sklearn.exceptions import ConvergenceWarning
 
 from .. import page
 from .._files import save_text
 from ..recovery import Recovery
-from ._files import Refusal, save
+from ._files import Refusal, check_writable, save
 
-# Larger pictures of a table than this show nothing more.
-_MOST_ROWS = 2000
+INTERRUPTED = 130
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
     """Turn what went wrong into one sentence and exit code 2."""
+    from sklearn.exceptions import ConvergenceWarning
+
     try:
         with warnings.catch_warnings():
             # The verdict is printed anyway.
             warnings.simplefilter("ignore", ConvergenceWarning)
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
-        Console(stderr=True).print(f"{error}", style="red", markup=False, highlight=False)
+        _say(str(error))
         raise typer.Exit(2) from error
     except OSError as error:
-        what = f" to {error.filename}" if error.filename else ""
-        Console(stderr=True).print(f"Cannot write{what}: {error.strerror}.", style="red")
+        _say(f"{error.filename or 'A file'}: {error.strerror or error}.")
         raise typer.Exit(2) from error
+    except KeyboardInterrupt as error:
+        _say("Interrupted; nothing was written.")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(sentence, style="red", markup=False, highlight=False)
 
 
 class Outcome:
-    """Files of one command in one folder; they appear together, when all of them are made."""
+    """Files of one command in one folder, written when all of them are made."""
 
     def __init__(self, folder: pathlib.Path, title: str):
+        check_writable(folder)
         self.folder, self.title = folder, title
         self.texts: dict[str, str] = {}
         self.arrays: dict[str, np.ndarray] = {}
@@ -63,7 +70,7 @@ class Outcome:
         header = None if columns is None else list(columns)
         if labels is not None:
             rows = ([label, *row] for label, row in zip(labels, rows, strict=True))
-            header = [label_name, *(header or map(str, range(1, values.shape[1] + 1)))]
+            header = [label_name, *(header or column_names(values.shape[1]))]
         self.listing(name, header, rows)
 
     def listing(
@@ -109,13 +116,12 @@ class Outcome:
         for name, text in self.texts.items():
             save_text(self.folder / name, text)
         names = ", ".join([*self.arrays, *self.texts])
-        console.print(f"Written to {self.folder}: {names}", highlight=False)
+        console.print(f"Written to {self.folder}: {names}", highlight=False, markup=False)
 
 
-def thinned(*tables: Any) -> list[np.ndarray]:
-    """Tables with so many rows that a picture can show them."""
-    every = max(1, -(-len(tables[0]) // _MOST_ROWS))
-    return [np.asarray(table)[::every] for table in tables]
+def column_names(count: int) -> list[str]:
+    """For columns that have none."""
+    return [f"column {k + 1}" for k in range(count)]
 
 
 def _save_array(partial: str, values: np.ndarray) -> None:

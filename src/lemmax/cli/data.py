@@ -9,16 +9,19 @@ from rich.console import Console
 from scipy import sparse
 
 from .. import page, plots
-from ..estimators import CPDecomposition, MatrixCompletion, NonnegativeRegression, RobustPCA
+from ._entries import NamedEntries
 from ._files import Refusal
-from ._outcome import Outcome, refusing, thinned
-from ._reading import TableFile, as_numbers, read_array, read_columns, read_table
+from ._outcome import INTERRUPTED, Outcome, column_names, refusing
+from ._reading import TableFile, read_array, read_table
 
 Rank = Annotated[int | None, typer.Option(min=1, help="Upper bound on the rank.")]
 Squared = Annotated[bool, typer.Option("--squared", help="Noise alone, no gross errors.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 Member = Annotated[str | None, typer.Option("--array", help="Which array of an npz file.")]
 Labels = Annotated[str | None, typer.Option(help="Name of the column that labels the rows.")]
+Header = Annotated[
+    bool | None, typer.Option(help="Whether the first line of a text has names; found out if not.")
+]
 Out = Annotated[pathlib.Path, typer.Option(help="Folder for what is written.")]
 
 
@@ -31,15 +34,19 @@ def pca(
     ] = False,
     squared: Squared = False,
     labels: Labels = None,
+    header: Header = None,
     array: Member = None,
     seed: Seed = 0,
     out: Out = pathlib.Path("lemmax-pca"),
 ) -> None:
     """Clean a table with holes and wrong entries, and find its principal components."""
+    from ..estimators import RobustPCA
+
     console = Console()
     with refusing():
-        table = read_table(file, labels, array)
-        values = table.values.toarray() if sparse.issparse(table.values) else table.values
+        table = read_table(file, labels, array, header)
+        outcome = Outcome(out, f"Robust PCA of {file.name}")
+        values = _with_gaps(table.values)
         model = RobustPCA(
             rank,
             loss=_loss(squared),
@@ -48,23 +55,20 @@ def pca(
             random_state=seed,
             verbose=True,
         ).fit(values)
-        outcome = Outcome(out, f"Robust PCA of {file.name}")
         numbers = [f"component {k + 1}" for k in range(model.rank_)]
         names = (table.labels, table.label_name)
         outcome.table("cleaned.csv", model.low_rank_, table.columns, *names)
-        outcome.table("components.csv", model.components_, table.columns, numbers, "component")
-        scores = (model.low_rank_ - model.location_) @ model.components_.T
-        outcome.table("scores.csv", scores, numbers, *names)
+        outcome.table("location.csv", model.location_[None, :], table.columns)
+        _verdict(console, outcome, model)
         _outliers(outcome, model.outliers_, values, model.low_rank_, table)
-        if hasattr(model, "recovery_"):
-            _report(console, outcome, model)
-            wrong = model.outliers_.toarray()
-            figure = plots.before_after(*thinned(values, model.low_rank_, wrong))
-            outcome.picture(figure, "Before and after", "The table as it came, and cleaned.")
-            if model.rank_:
-                figure = plots.factors([scores, model.components_.T], ["scores", "components"])
-                outcome.picture(figure, "Components", "Scores and components as lines.")
-        outcome.write(console)
+        figure = plots.before_after(values, model.low_rank_, model.outliers_)
+        outcome.picture(figure, "Before and after", "The table as it came, and cleaned.")
+        if model.rank_:
+            outcome.table("components.csv", model.components_, table.columns, numbers, "component")
+            outcome.table("scores.csv", model.scores_, numbers, *names)
+            figure = plots.factors([model.scores_, model.components_.T], ["scores", "components"])
+            outcome.picture(figure, "Components", "Scores and components as lines.")
+        _finish(console, outcome, model)
 
 
 def complete(
@@ -73,7 +77,7 @@ def complete(
         str | None, typer.Option(help="For a list: names of row, column and value, as in u,i,r.")
     ] = None,
     rank: Annotated[
-        int | None, typer.Option(min=0, help="Upper bound; chosen by held-out entries if absent.")
+        int | None, typer.Option(min=1, help="Upper bound; chosen by held-out entries if absent.")
     ] = None,
     effects: Annotated[
         bool, typer.Option("--effects", help="Rows and columns have own levels.")
@@ -83,41 +87,42 @@ def complete(
     ] = None,
     squared: Squared = False,
     labels: Labels = None,
+    header: Header = None,
     array: Member = None,
     seed: Seed = 0,
     out: Out = pathlib.Path("lemmax-complete"),
 ) -> None:
     """Fill the holes of a table, or predict entries from a list of known ones."""
+    from ..estimators import MatrixCompletion
+
     console = Console()
     with refusing():
-        listed = None if columns is None else _listed(file, columns)
-        table = read_table(file, labels, array) if listed is None else None
+        if predict is not None and columns is None:
+            raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
+        entries = None if columns is None else NamedEntries(file, columns)
+        asked = None if entries is None or predict is None else entries.asked(predict)
+        table = read_table(file, labels, array, header) if entries is None else TableFile(None)
+        outcome = Outcome(out, f"Completion of {file.name}")
         model = MatrixCompletion(
             rank or "auto", loss=_loss(squared), effects=effects, random_state=seed, verbose=True
         )
-        model.fit(table.values if listed is None else listed.entries)
-        outcome = Outcome(out, f"Completion of {file.name}")
-        _report(console, outcome, model)
+        model.fit(table.values if entries is None else entries.values)
+        _verdict(console, outcome, model)
         for rank_tried, error in model.held_out_errors_.items():
             console.print(f"rank {rank_tried}: error {error:.4g} at entries kept aside")
-        numbers = [f"factor {k + 1}" for k in range(model.rank_)]
-        sides = ("row", model.row_factors_), ("column", model.column_factors_)
-        keys = (None, None) if listed is None else (listed.rows, listed.columns)
-        for (side, factor), key in zip(sides, keys, strict=True):
-            outcome.table(f"{side}_factors.csv", factor, numbers, key, side)
-        if table is not None:
-            values = _with_gaps(table.values)
-            cleaned = model.complete()
+        keys = (table.labels, table.columns) if entries is None else (entries.rows, entries.columns)
+        _factors(outcome, model, *keys)
+        if entries is None:
+            values, cleaned = _with_gaps(table.values), model.complete()
             outcome.table("completed.csv", cleaned, table.columns, table.labels, table.label_name)
             _outliers(outcome, model.outliers_, values, cleaned, table)
-            wrong = model.outliers_.toarray()
-            figure = plots.before_after(*thinned(values, cleaned, wrong))
+            figure = plots.before_after(values, cleaned, model.outliers_.tocsr())
             outcome.picture(figure, "Before and after", "The table as it came, and completed.")
-        if predict is not None:
-            if listed is None:
-                raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
-            outcome.listing("predictions.csv", *listed.predictions(model, predict))
-        outcome.write(console)
+        else:
+            outcome.listing("outliers.csv", *entries.outliers(model))
+        if entries is not None and asked is not None:
+            outcome.listing("predictions.csv", *entries.predictions(model, asked))
+        _finish(console, outcome, model)
 
 
 def cp(
@@ -133,9 +138,12 @@ def cp(
     out: Out = pathlib.Path("lemmax-cp"),
 ) -> None:
     """Decompose a tensor with holes and wrong entries into a sum of outer products."""
+    from ..estimators import CPDecomposition
+
     console = Console()
     with refusing():
         tensor = read_array(file, array)
+        outcome = Outcome(out, f"CP decomposition of {file.name}")
         model = CPDecomposition(
             rank,
             loss=_loss(squared),
@@ -144,24 +152,22 @@ def cp(
             random_state=seed,
             verbose=True,
         ).fit(tensor)
-        outcome = Outcome(out, f"CP decomposition of {file.name}")
-        _report(console, outcome, model)
+        _verdict(console, outcome, model)
         if starts > 1:
             agree = ", ".join(f"{score:.3f}" for score in model.stability_)
-            console.print(f"factor-match scores with the other starts: {agree}", highlight=False)
-        numbers = [f"term {k + 1}" for k in range(model.rank_)]
-        for mode, factor in enumerate(model.factors_):
-            outcome.table(f"factor{mode + 1}.csv", factor, numbers)
-        outcome.table("weights.csv", model.weights_[None, :], numbers)
+            console.print(f"factor-match scores of all starts: {agree}", highlight=False)
         outcome.array("cleaned.npy", model.reconstruct())
-        places = np.stack(model.outliers_.coords, axis=1).tolist()
+        errors = model.outliers_.tocoo()
         header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), "wrong by"]
-        wrong = model.outliers_.data.tolist()
-        listing = [[*place, value] for place, value in zip(places, wrong, strict=True)]
-        outcome.listing("outliers.csv", header, listing)
+        rows = zip(*(index.tolist() for index in errors.coords), errors.data.tolist(), strict=True)
+        outcome.listing("outliers.csv", header, rows)
         if model.rank_:
+            numbers = [f"term {k + 1}" for k in range(model.rank_)]
+            for mode, factor in enumerate(model.factors_):
+                outcome.table(f"factor{mode + 1}.csv", factor, numbers)
+            outcome.table("weights.csv", model.weights_[None, :], numbers)
             outcome.picture(plots.factors(model.factors_), "Factors", "One panel for each mode.")
-        outcome.write(console)
+        _finish(console, outcome, model)
 
 
 def nnls(
@@ -171,20 +177,22 @@ def nnls(
     out: Out = pathlib.Path("lemmax-nnls"),
 ) -> None:
     """Explain b by the columns of A with coefficients that are not negative."""
+    from ..estimators import NonnegativeRegression
+
     console = Console()
     with refusing():
         a, b = read_array(matrix), read_array(targets)
+        outcome = Outcome(out, f"Nonnegative regression of {targets.name} on {matrix.name}")
         if b.ndim == 2 and b.shape[1] == 1:
             b = b[:, 0]
         model = NonnegativeRegression("robust" if robust else "squared").fit(a, b)
         coefficients = np.atleast_2d(model.coef_)
-        residual = model.predict(a) - b
-        size = np.mean(np.abs(residual)) / np.mean(np.abs(b))
-        outcome = Outcome(out, f"Nonnegative regression of {targets.name} on {matrix.name}")
+        mean = float(np.mean(np.abs(b)))
+        left = float(np.mean(np.abs(model.predict(a) - b))) / (mean or 1.0)
         line = (
             f"{coefficients.shape[0]} right-hand sides, {coefficients.shape[1]} coefficients each, "
             f"of which {np.mean(coefficients > 0):.0%} are positive; the mean residual is "
-            f"{size:.3g} of the mean target; settled: {np.mean(model.settled_):.0%}."
+            f"{left:.3g} of the mean target; known to be the best: {np.mean(model.settled_):.0%}."
         )
         console.print(line, highlight=False)
         outcome.table("coefficients.csv", coefficients.T)
@@ -193,44 +201,12 @@ def nnls(
         outcome.write(console)
 
 
-class _Entries:
-    """A list of entries whose rows and columns have names."""
-
-    def __init__(self, names: list[str], rows: list[str], columns: list[str], values: np.ndarray):
-        known = ~np.isnan(values)
-        self.names = names
-        self.rows, row = np.unique(np.asarray(rows)[known], return_inverse=True)
-        self.columns, column = np.unique(np.asarray(columns)[known], return_inverse=True)
-        self.entries = row, column, values[known]
-
-    def predictions(self, model: MatrixCompletion, path: pathlib.Path) -> tuple[list[str], Any]:
-        """Header and rows: what was asked for, and the predictions."""
-        asked = read_columns(path, self.names[:2])
-        places = []
-        for labels, texts, name in zip((self.rows, self.columns), asked, self.names, strict=False):
-            numbers = {label: k for k, label in enumerate(labels)}
-            unknown = next((text for text in texts if text not in numbers), None)
-            if unknown is not None:
-                raise Refusal(f"{path} asks for {name} {unknown!r}, of which no entry is known.")
-            places.append(np.array([numbers[text] for text in texts], int))
-        guesses = model.predict(tuple(places))
-        rows = [[*pair, float(g)] for *pair, g in zip(*asked, guesses, strict=True)]
-        return self.names, rows
-
-
-def _listed(file: pathlib.Path, columns: str) -> _Entries:
-    names = [name.strip() for name in columns.split(",")]
-    if len(names) != 3:
-        raise Refusal("--columns takes three names: those of row, column and value, as in u,i,r.")
-    rows, places, texts = read_columns(file, names)
-    return _Entries(names, rows, places, as_numbers(file, names[2], texts, 2))
-
-
 def _loss(squared: bool) -> str:
     return "squared" if squared else "robust"
 
 
 def _with_gaps(values: Any) -> np.ndarray:
+    """What is not stored is missing."""
     if not sparse.issparse(values):
         return values
     dense = np.full(values.shape, np.nan)
@@ -238,10 +214,13 @@ def _with_gaps(values: Any) -> np.ndarray:
     return dense
 
 
-def _report(console: Console, outcome: Outcome, model: Any) -> None:
+def _verdict(console: Console, outcome: Outcome, model: Any) -> None:
     """The verdict on the screen and on the page, and the picture that supports it."""
     found = getattr(model, "recovery_", None)
-    if found is None:
+    if found is None:  # nothing but a location, or effects of rows and columns
+        line = f"{model.status_}: there are no components; noise {model.noise_:.3g}."
+        console.print(line, highlight=False)
+        outcome.blocks.append(page.paragraph(line))
         return
     console.print(found.summary(), highlight=False, markup=False)
     outcome.verdict(found)
@@ -250,14 +229,40 @@ def _report(console: Console, outcome: Outcome, model: Any) -> None:
     )
 
 
+def _finish(console: Console, outcome: Outcome, model: Any) -> None:
+    outcome.write(console)
+    if model.status_ == "INTERRUPTED":
+        raise typer.Exit(INTERRUPTED)
+
+
+def _factors(outcome: Outcome, model: Any, rows: Any, columns: Any) -> None:
+    """Factors, and effects where there are any, of rows and columns."""
+    names = [f"factor {k + 1}" for k in range(model.rank_)]
+    sides = (
+        ("row", model.row_factors_, model.row_effects_ + model.offset_, rows),
+        ("column", model.column_factors_, model.column_effects_, columns),
+    )
+    for side, factor, effect, labels in sides:
+        if model.effects:
+            outcome.table(
+                f"{side}_factors.csv",
+                np.column_stack([effect, factor]),
+                ["effect", *names],
+                labels,
+                side,
+            )
+        elif names:
+            outcome.table(f"{side}_factors.csv", factor, names, labels, side)
+
+
 def _outliers(
     outcome: Outcome, outliers: Any, values: np.ndarray, cleaned: np.ndarray, table: TableFile
 ) -> None:
     places = outliers.tocoo()
-    columns = table.columns or [str(k + 1) for k in range(values.shape[1])]
+    columns = table.columns or column_names(values.shape[1])
     labels = table.labels or [str(k + 1) for k in range(values.shape[0])]
     rows = [
         [labels[i], columns[j], float(values[i, j]), float(cleaned[i, j])]
-        for i, j in zip(places.row, places.col, strict=True)
+        for i, j in zip(*places.coords, strict=True)
     ]
     outcome.listing("outliers.csv", ["row", "column", "was", "should be"], rows)

@@ -13,6 +13,7 @@ from .._checks import check_positive
 from ..losses import L1, AbstractLoss, SquaredL2
 from ..maps import AbstractMap
 from ..operators import AbstractOperator, Entries
+from ..points import KruskalPoint
 from ..recovery import Recovery, recover
 from ._saving import Saved
 
@@ -48,22 +49,34 @@ class RecoveringEstimator(Saved, BaseEstimator):
         weights: np.ndarray | None = None,
         **options: Any,
     ) -> Recovery:
-        """Call `recover`, and warn if its answer is not to be relied on."""
+        """Call `recover`, and take over what it says about its answer."""
         options = {"seed": self._seed(), "progress": bool(self.verbose), **options}
         found = recover(operator, data, map, self._loss(weights), **options)
+        self._take_verdict(found)
+        return found
+
+    def _take_verdict(self, found: Recovery) -> None:
         self.recovery_ = found
         self.status_ = found.status.name
         self.n_iter_ = max(1, found.steps)
         self.noise_ = found.noise
-        if not found.status.succeeded:
-            reasons = "; ".join(found.objections)
-            warnings.warn(
-                f"{type(self).__name__}: {found.status.message}"
-                + (f" In particular: {reasons}." if reasons else ""),
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return found
+
+    def _forget(self) -> None:
+        """What an earlier fit has found, and this one may not."""
+        vars(self).pop("recovery_", None)
+
+    def _warn(self) -> None:
+        """Warn if the answer is not to be relied on; called at the end of a fit."""
+        found = getattr(self, "recovery_", None)
+        if found is None or found.status.succeeded:
+            return
+        reasons = "; ".join(found.objections)
+        warnings.warn(
+            f"{type(self).__name__}: {found.status.message}"
+            + (f" In particular: {reasons}." if reasons else ""),
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
@@ -93,6 +106,12 @@ def checked_rank(rank: Any, largest: int, default: int) -> int:
     return min(int(rank), largest)
 
 
+def factors_of(found: Recovery) -> tuple[np.ndarray, ...]:
+    """The factors of a recovered matrix or tensor."""
+    assert isinstance(found.point, KruskalPoint)
+    return tuple(np.asarray(factor, np.float64) for factor in found.point.factors)
+
+
 class Observed:
     """The entries of an array that are there, in the form that `recover` is fastest with."""
 
@@ -102,14 +121,13 @@ class Observed:
             seen &= weights > 0
         if not np.any(seen):
             raise ValueError("There is nothing but missing entries: no value is observed.")
-        self.seen = seen
         self.operator = self.places = None
-        self.data = np.where(seen, array, 0.0)
+        self.data, self.known = np.where(seen, array, 0.0), seen
         self.weights = weights
         if np.mean(seen) < _SPARSE:
             self.places = np.nonzero(seen)
             self.operator = Entries(self.places, array.shape)
-            self.data = array[seen]
+            self.data, self.known = array[seen], np.ones(int(seen.sum()), bool)
             self.weights = None if weights is None else weights[seen]
         elif not np.all(seen):
             self.weights = np.where(seen, 1.0 if weights is None else weights, 0.0)
@@ -124,4 +142,6 @@ class Observed:
 def sparse_at(places: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:
     """A sparse array with values at given places and nothing elsewhere."""
     array = sparse.coo_array((values, places), shape=shape)
-    return array.tocsr() if len(shape) == 2 else array
+    # Where a place was observed twice, both values are kept; by rows they would be added.
+    once = len(np.unique(np.ravel_multi_index(places, shape))) == len(values)
+    return array.tocsr() if len(shape) == 2 and once else array

@@ -15,6 +15,8 @@ def fit_nonnegative(
     estimator: RecoveringEstimator, observed: Observed, factors: tuple[np.ndarray, ...], rank: int
 ) -> tuple[Any, ...]:
     """Nonnegative factors near given ones, and where the data are wrong."""
+    if estimator.status_ == "INTERRUPTED":
+        raise KeyboardInterrupt
     rank = min(rank, factors[0].shape[1])
     shape = tuple(len(factor) for factor in factors)
     outer = LowRank(shape, rank) if len(shape) == 2 else CP(shape, rank)

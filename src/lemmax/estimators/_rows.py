@@ -33,8 +33,8 @@ def predicted_rows(
     return predicted
 
 
-def geometric_median(points: np.ndarray, steps: int = 200) -> np.ndarray:
-    """The point with the least sum of distances to given ones (Weiszfeld's method).
+def geometric_median(points: np.ndarray, steps: int = 500) -> np.ndarray:
+    """The point with the least sum of distances to given ones (Vardi and Zhang, 2000).
 
     It is a mean with positive weights, so it lies in the plane of the points, and half of them may
     be anywhere without carrying it away.
@@ -43,11 +43,19 @@ def geometric_median(points: np.ndarray, steps: int = 200) -> np.ndarray:
     size = np.max(np.abs(points)) if points.size else 0.0
     if size == 0:
         return here
-    for _ in range(steps):
+    for step in range(steps):
         distances = np.linalg.norm(points - here, axis=1)
-        weights = 1 / np.maximum(distances, 1e-12 * size)
-        there = weights @ points / np.sum(weights)
-        if np.max(np.abs(there - here)) <= 1e-12 * size:
+        away = distances > 1e-12 * size
+        if not np.any(away):
+            return here
+        weights = 1 / distances[away]
+        there = weights @ points[away] / np.sum(weights)
+        pull = np.linalg.norm(weights @ (points[away] - here))
+        # Points that coincide with the iterate hold it back; if they hold it altogether, it is one.
+        held = np.count_nonzero(~away)
+        share = 1.0 if pull == 0 else min(1.0, held / pull)
+        there = (1 - share) * there + share * here
+        if step and np.max(np.abs(there - here)) <= 1e-13 * size:
             return there
         here = there
     return here

@@ -3,7 +3,7 @@
 import importlib
 import json
 import pathlib
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -49,7 +49,7 @@ class Saved:
         save_file(pathlib.Path(path), lambda partial: write(arrays, partial, metadata=header))
 
     @classmethod
-    def load(cls, path: str | pathlib.Path) -> Self:
+    def load(cls, path: str | pathlib.Path) -> Any:
         """Read an estimator of this kind from a file.
 
         Parameters
@@ -65,7 +65,7 @@ class Saved:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise ValueError(f"{path} is not a file that lemmax has written: {error}.") from error
-        if header.get("format") != _FORMAT:
+        if header.get("format") != _FORMAT or "class" not in header:
             raise ValueError(f"{path} does not hold an estimator of this version of lemmax.")
         kind = getattr(importlib.import_module("lemmax.estimators"), header["class"], None)
         if not (isinstance(kind, type) and issubclass(kind, cls)):
@@ -82,7 +82,7 @@ def _described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == object:
         return {"names": [str(entry) for entry in value]}
     if isinstance(value, np.ndarray):
-        arrays[name] = np.ascontiguousarray(value)
+        arrays[name] = np.array(value, order="C")
         return {"array": name}
     if sparse.issparse(value):
         coo = value.tocoo()

@@ -49,9 +49,12 @@ def table_of(
         table = _stored(X, weights) if sparse.issparse(X) else _seen(X, weights)
     else:
         estimator.n_features_in_ = table.shape[1]  # pyright: ignore
-    if len(table.values) == 0:
+    there = ~np.isnan(table.values)
+    if table.weights is not None:
+        there &= table.weights > 0
+    if not np.any(there):
         raise ValueError("There is nothing but missing entries: no value is observed.")
-    return table
+    return table.part(there)
 
 
 def dense_with_gaps(X: Any) -> np.ndarray:
@@ -65,9 +68,15 @@ def dense_with_gaps(X: Any) -> np.ndarray:
 
 
 def pairs_of(X: Any) -> tuple[Any, Any]:
-    """Rows and columns of positions, given as a pair of arrays or as an array of pairs."""
+    """Rows and columns of positions: of a tuple (rows, columns), or of an array of pairs."""
     if isinstance(X, tuple) and len(X) == 2:
-        return X
+        rows, columns = np.atleast_1d(X[0]), np.atleast_1d(X[1])
+        if rows.ndim != 1 or rows.shape != columns.shape:
+            raise ValueError(
+                "A pair of index arrays needs as many rows as columns; got shapes "
+                f"{rows.shape} and {columns.shape}."
+            )
+        return rows, columns
     positions = np.asarray(X)
     if positions.ndim != 2 or positions.shape[1] != 2:
         raise ValueError(
@@ -98,18 +107,28 @@ def _seen(X: np.ndarray, weights: Any) -> Table:
 
 
 def _stored(X: Any, weights: Any) -> Table:
-    X = X.tocoo()
+    X = X.tocoo(copy=True)
+    if weights is None:
+        X.sum_duplicates()
     return Table(X.row, X.col, X.data, checked_weights(weights, X.data.shape), X.shape)
 
 
 def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> Table:
-    if len(X) != 3 or len({len(part) for part in X}) != 1:
-        raise ValueError("A list of entries is (row, column, value), all of one length.")
-    values = np.asarray(X[2], np.float64)
-    if not np.all(np.isfinite(values)):
-        raise ValueError("Listed values must be finite; leave out what is missing.")
-    largest = [int(np.max(part)) + 1 if len(part) else 1 for part in X[:2]]
-    height, width = largest if shape is None else shape
-    rows = checked_indices(X[0], height, "row")
-    columns = checked_indices(X[1], width, "column")
+    parts = [np.asarray(part) for part in X]
+    if len(parts) != 3 or any(part.ndim != 1 or len(part) != len(parts[0]) for part in parts):
+        raise ValueError(
+            "A tuple is taken for a list of entries, (rows, columns, values), three arrays of one "
+            f"length; got shapes {[part.shape for part in parts]}."
+        )
+    rows, columns = parts[:2]
+    try:
+        values = np.asarray(parts[2], np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("The values of a list of entries must be numbers.") from error
+    if np.any(np.isinf(values)):
+        raise ValueError("The values of a list of entries must be finite.")
+    whole = [part if part.dtype.kind in "iu" and part.size else np.zeros(1, int) for part in parts]
+    height, width = (int(whole[k].max()) + 1 if shape is None else shape[k] for k in range(2))
+    rows = checked_indices(rows, height, "row")
+    columns = checked_indices(columns, width, "column")
     return Table(rows, columns, values, checked_weights(weights, values.shape), (height, width))

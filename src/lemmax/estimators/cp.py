@@ -1,10 +1,8 @@
 """Canonical polyadic decomposition of a tensor with holes and wrong entries."""
 
-import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_positive
@@ -12,10 +10,19 @@ from ..maps import CP, AbstractMap, Composed, LowRank, Squares, SymmetricCP, Wit
 from ..metrics import factor_match_score
 from ..points import KruskalPoint
 from ..recovery import Recovery
-from ._base import Observed, RecoveringEstimator, checked_rank, checked_weights, sparse_at
+from ._base import (
+    Observed,
+    RecoveringEstimator,
+    checked_rank,
+    checked_weights,
+    factors_of,
+    sparse_at,
+)
 from ._nonnegative import fit_nonnegative
 
 _DEFAULT_RANK = 5
+# What a warm start adds to the terms there were, relative to them.
+_LITTLE = 0.01
 
 
 class _Fit(NamedTuple):
@@ -61,9 +68,9 @@ class CPDecomposition(RecoveringEstimator):
     Attributes
     ----------
     factors_ : list of arrays of shape (length of the mode, rank_)
-        With columns of length 1.
+        With columns of length 1; if some are fixed, as they are.
     weights_ : array of shape (rank_,)
-        Sizes of the terms, the largest first.
+        Sizes of the terms, the largest first; if factors are fixed, all 1.
     rank_ : int
     outliers_ : sparse array of the tensor's shape
         By how much entries are wrong.
@@ -89,16 +96,16 @@ class CPDecomposition(RecoveringEstimator):
 
     def __init__(
         self,
-        rank: int = _DEFAULT_RANK,
+        rank: Any = _DEFAULT_RANK,
         *,
-        loss: str = "robust",
-        symmetric: bool = False,
-        nonnegative: bool = False,
-        fixed: dict[int, Any] | None = None,
-        n_init: int = 1,
-        warm_start: bool = False,
+        loss: Any = "robust",
+        symmetric: Any = False,
+        nonnegative: Any = False,
+        fixed: Any = None,
+        n_init: Any = 1,
+        warm_start: Any = False,
         random_state: Any = 0,
-        verbose: bool = False,
+        verbose: Any = False,
     ):
         self.rank = rank
         self.loss = loss
@@ -110,7 +117,7 @@ class CPDecomposition(RecoveringEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "CPDecomposition":
         """Find the factors.
 
         Parameters
@@ -124,21 +131,23 @@ class CPDecomposition(RecoveringEstimator):
         X = self._validated(X, reset=True)
         check_positive(n_init=self.n_init)
         observed = Observed(X, checked_weights(weights, X.shape))
-        if not np.any(observed.data):
+        if not np.any(observed.data[observed.known]):
             raise ValueError("All entries are zero, and so are the factors that fit them.")
         self._check_options(X.shape)
-        seed = self._seed()
-        with warnings.catch_warnings(record=self.n_init > 1) as told:
-            fits = [self._fit(observed, X.shape, seed + k) for k in range(self.n_init)]
+        seed, fits = self._seed(), []
+        for start in range(self.n_init):
+            fits.append(self._fit(observed, X.shape, seed + start))
+            if self.status_ == "INTERRUPTED":
+                break
         best = min(fits, key=lambda fit: fit.quality)
-        if told and not best.recovery.status.succeeded:
-            warnings.warn(str(told[0].message), ConvergenceWarning, stacklevel=2)
-        self._take(best.factors, best.recovery)
+        self._take_verdict(best.recovery)
+        self._take(best.factors)
         self.stability_ = np.array(
             [factor_match_score(best.factors, other.factors) for other in fits]
         )
         difference = X[best.outliers] - self._at(best.outliers)
         self.outliers_ = sparse_at(best.outliers, difference, X.shape)
+        self._warn()
         return self
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
@@ -156,20 +165,20 @@ class CPDecomposition(RecoveringEstimator):
         map, x0 = self._map(shape), None
         if self.fixed:
             map, x0 = self._with_fixed(shape, seed)
-        elif self.warm_start and hasattr(self, "factors_"):
-            map, x0 = self._warm(shape)
+        elif self.warm_start and getattr(self, "rank_", 0) > 0:
+            map, x0 = self._warm(shape, seed)
         found = self._recover(
             observed.operator, observed.data, map, observed.weights, x0=x0, seed=seed
         )
-        factors = tuple(np.asarray(f, np.float64) for f in found.point.factors)
+        factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
             *factors, places = fit_nonnegative(self, observed, factors, factors[0].shape[1])
         return _Fit(tuple(factors), places, self.recovery_)
 
-    def _map(self, shape: tuple[int, ...], rank: int | None = None) -> AbstractMap:
+    def _map(self, shape: tuple[int, ...]) -> Any:
         largest = min(shape) if len(shape) == 2 else int(np.prod(shape)) // max(shape)
-        rank = checked_rank(self.rank if rank is None else rank, largest, _DEFAULT_RANK)
+        rank = checked_rank(self.rank, largest, _DEFAULT_RANK)
         if self.symmetric:
             return SymmetricCP(shape[0], rank, order=len(shape))
         return LowRank(shape, rank) if len(shape) == 2 else CP(shape, rank)
@@ -201,11 +210,20 @@ class CPDecomposition(RecoveringEstimator):
             start = tuple(np.abs(factor) + 0.1 for factor in start)
         return Composed(outer, inner, tuple((d, rank) for d in free)), start
 
-    def _warm(self, shape: tuple[int, ...]) -> tuple[AbstractMap, Any]:
+    def _warm(self, shape: tuple[int, ...], seed: int) -> tuple[AbstractMap, Any]:
+        """Where the last fit ended, and a little of something new up to the bound on the rank."""
         if tuple(len(factor) for factor in self.factors_) != shape:
             raise ValueError("A warm start needs a tensor of the same shape as before.")
-        factors = _shared_out(self.weights_, self.factors_)
-        return self._map(shape, self.rank_), factors[0] if self.symmetric else factors
+        map = self._map(shape)
+        factors = [factor[:, : map.rank] for factor in _shared_out(self.weights_, self.factors_)]
+        rng = np.random.default_rng(seed)
+        if self.symmetric:
+            factors = factors[:1]
+        padded = []
+        for factor in factors:
+            new = rng.standard_normal((len(factor), map.rank - factor.shape[1]))
+            padded.append(np.hstack([factor, _LITTLE * np.sqrt(np.mean(factor**2)) * new]))
+        return map, padded[0] if self.symmetric else tuple(padded)
 
     def _check_options(self, shape: tuple[int, ...]) -> None:
         if self.symmetric and (len(shape) < 3 or len(set(shape)) != 1):
@@ -215,18 +233,21 @@ class CPDecomposition(RecoveringEstimator):
             )
         if self.symmetric and (self.nonnegative or self.fixed):
             raise ValueError("symmetric goes neither with nonnegative nor with fixed factors.")
-        if self.warm_start and self.fixed:
-            raise ValueError("warm_start does not go with fixed factors.")
+        if self.warm_start and (self.fixed or self.n_init > 1):
+            raise ValueError("warm_start goes neither with fixed factors nor with several starts.")
 
-    def _take(self, factors: tuple[np.ndarray, ...], found: Recovery) -> None:
-        self.recovery_, self.noise_, self.status_ = found, found.noise, found.status.name
-        self.n_iter_ = max(1, found.steps)
+    def _take(self, factors: tuple[np.ndarray, ...]) -> None:
+        """Columns of length 1 and the sizes apart; factors that are known stay as they are."""
+        if self.fixed:
+            self.factors_, self.rank_ = list(factors), factors[0].shape[1]
+            self.weights_ = np.ones(self.rank_)
+            return
         sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
         weights = np.prod(sizes, axis=0)
         order = np.argsort(-weights, kind="stable")
         order = order[weights[order] > 0]
         unit = [factor[:, order] / size[order] for factor, size in zip(factors, sizes, strict=True)]
-        if not self.symmetric:
+        if not (self.symmetric or self.nonnegative):
             _flip(unit)
         self.factors_, self.weights_, self.rank_ = unit, weights[order], len(order)
 
@@ -275,7 +296,7 @@ class CPDecomposition(RecoveringEstimator):
         return ktensor([factor.copy() for factor in self.factors_], self.weights_.copy())
 
     @classmethod
-    def from_cp(cls, tensor: Any, **params: Any) -> Self:
+    def from_cp(cls, tensor: Any, **params: Any) -> "CPDecomposition":
         """A fitted model of somebody else's factors, to go on from with ``warm_start=True``.
 
         Parameters

@@ -1,18 +1,18 @@
 """A matrix from some of its entries."""
 
-import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive
 from ..maps import LowRank
 from ..operators import Entries
 from ..recovery import Recovery
-from ._base import RecoveringEstimator, sparse_at
+from ..recovery._noise import bulk_of
+from ._base import RecoveringEstimator, factors_of, sparse_at
+from ._groups import groupwise_mean, groupwise_median
 from ._rows import predicted_rows, scores_of
 from ._tables import Table, checked_indices, dense_with_gaps, pairs_of, table_of, validated
 
@@ -89,14 +89,14 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
 
     def __init__(
         self,
-        rank: int | str = "auto",
+        rank: Any = "auto",
         *,
-        loss: str = "robust",
-        effects: bool = False,
-        max_rank: int = 10,
-        shape: tuple[int, int] | None = None,
+        loss: Any = "robust",
+        effects: Any = False,
+        max_rank: Any = 10,
+        shape: Any = None,
         random_state: Any = 0,
-        verbose: bool = False,
+        verbose: Any = False,
     ):
         self.rank = rank
         self.loss = loss
@@ -112,7 +112,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "MatrixCompletion":
         """Find the matrix.
 
         Parameters
@@ -134,27 +134,32 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
             check_positive(rank=self.rank)
             rank = min(self.rank, *table.shape)
         self._fit(table, rank)
+        self._warn()
         return self
 
     def _fit(self, table: Table, rank: int) -> None:
+        self._forget()
         effects = self._effects(table)
         self.offset_, self.row_effects_, self.column_effects_ = effects
         rest = table.values - effects.at(table.rows, table.columns)
-        found = None
         if rank > 0 and np.any(rest):
             found = self._found(table._replace(values=rest), rank)
-            self.row_factors_, self.column_factors_ = (
-                np.asarray(factor, np.float64) for factor in found.point.factors
-            )
-            self.rank_ = found.rank
+            self.row_factors_, self.column_factors_ = factors_of(found)
+            self.rank_, wrong = found.rank, found.outliers
         else:
-            self.row_factors_, self.column_factors_ = (np.zeros((n, 0)) for n in table.shape)
-            self.rank_, self.noise_, self.n_iter_, self.status_ = 0, float(np.std(rest)), 1, "EXACT"
+            self.rank_, wrong = 0, self._take_rest(rest)
         if self.rank_ == 0:
             self.row_factors_, self.column_factors_ = (np.zeros((n, 0)) for n in table.shape)
-        wrong = np.zeros(0, int) if found is None else found.outliers
         places = table.rows[wrong], table.columns[wrong]
         self.outliers_ = sparse_at(places, table.values[wrong] - self._at(*places), table.shape)
+
+    def _take_rest(self, rest: np.ndarray) -> np.ndarray:
+        """Without a low-rank part: what is left is noise, and perhaps some gross errors."""
+        everything = np.ones(rest.shape, bool)
+        used, self.noise_ = bulk_of(rest, everything, 0, self.loss == "robust")
+        self.status_ = "EXACT" if self.noise_ == 0 else "NOISE_LEVEL"
+        self.n_iter_ = 1
+        return np.flatnonzero(~used)
 
     def _found(self, table: Table, rank: int) -> Recovery:
         operator = Entries((table.rows, table.columns), table.shape)
@@ -165,13 +170,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         none = _Effects(0.0, np.zeros(table.shape[0]), np.zeros(table.shape[1]))
         if not self.effects:
             return none
-        middle = np.mean if self.loss == "squared" else np.median
-        offset, by_row, by_column = float(middle(table.values)), none.rows, none.columns
+        weights = np.ones(len(table.values)) if table.weights is None else table.weights
+        middle = groupwise_mean if self.loss == "squared" else groupwise_median
+        all_one = np.zeros(len(table.values), int)
+        offset = float(middle(table.values, weights, all_one, 1)[0])
+        by_row, by_column = none.rows, none.columns
         for _ in range(_POLISH):
             rest = table.values - offset - by_column[table.columns]
-            by_row = _groupwise(middle, rest, table.rows, table.shape[0])
+            by_row = middle(rest, weights, table.rows, table.shape[0])
             rest = table.values - offset - by_row[table.rows]
-            by_column = _groupwise(middle, rest, table.columns, table.shape[1])
+            by_column = middle(rest, weights, table.columns, table.shape[1])
         return _Effects(offset, by_row, by_column)
 
     def _chosen_rank(self, table: Table) -> int:
@@ -182,12 +190,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         shown, kept_aside = table.part(~hidden), table.part(hidden)
         errors: dict[int, float] = {}
         for rank in range(min(self.max_rank, *table.shape) + 1):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                self._fit(shown, rank)
+            self._fit(shown, rank)
+            if self.status_ == "INTERRUPTED":
+                raise KeyboardInterrupt
             guess = self._at(kept_aside.rows, kept_aside.columns)
             error = np.abs(guess - kept_aside.values)
-            errors[rank] = float(np.mean(error**2 if self.loss == "squared" else error))
+            errors[rank] = float(
+                np.average(
+                    error**2 if self.loss == "squared" else error, weights=kept_aside.weights
+                )
+            )
             best = min(errors, key=lambda each: errors[each])
             if rank - best >= _PATIENCE or self.rank_ < rank:
                 break
@@ -253,11 +265,3 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         if self.effects:
             components = np.vstack([components, np.ones(X.shape[1])])
         return X, X - self.offset_ - self.column_effects_, components
-
-
-def _groupwise(middle: Any, values: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """A location of every group; 0 for one without values."""
-    order = np.argsort(groups, kind="stable")
-    ends = np.searchsorted(groups[order], np.arange(count + 1))
-    parts = np.split(values[order], ends[1:-1])
-    return np.array([middle(part) if len(part) else 0.0 for part in parts])

@@ -1,6 +1,6 @@
 """Regression with coefficients that must not be negative."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -26,7 +26,7 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
     ----------
     coef_ : array of shape (n_features,) or (n_targets, n_features)
     settled_ : bool or array of bool
-        Which are minimisers up to rounding errors; the others are approximations.
+        Which are known to be minimisers; the others are approximations.
     n_features_in_ : int
 
     Examples
@@ -38,10 +38,10 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
     array([0.5, 0. ])
     """
 
-    def __init__(self, loss: str = "squared"):
+    def __init__(self, loss: Any = "squared"):
         self.loss = loss
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NonnegativeRegression":
         """Find the coefficients.
 
         Parameters
@@ -58,7 +58,8 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
             weights = np.broadcast_to(weights, targets.shape)
         loss = loss_called(self.loss, weights)
         found = regress(X, targets, loss, nonnegative=True)
-        self.coef_, self.settled_ = found.coefficients, found.settled
+        self.coef_ = found.coefficients
+        self.settled_ = found.settled if found.settled.ndim else bool(found.settled)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -1,13 +1,20 @@
 """Principal components of a table with holes and wrong entries."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..maps import LowRank
-from ._base import Observed, RecoveringEstimator, checked_rank, checked_weights, sparse_at
+from ._base import (
+    Observed,
+    RecoveringEstimator,
+    checked_rank,
+    checked_weights,
+    factors_of,
+    sparse_at,
+)
 from ._nonnegative import fit_nonnegative
 from ._rows import geometric_median, predicted_rows, scores_of
 
@@ -53,6 +60,8 @@ class RobustPCA(
     singular_values_ : array of shape (rank_,)
         Of the cleaned and centred table.
     rank_ : int
+    scores_ : array of shape (n_samples, rank_)
+        Of the rows that were fitted.
     low_rank_ : array of shape (n_samples, n_features)
         The table without holes and errors.
     outliers_ : sparse array of shape (n_samples, n_features)
@@ -84,13 +93,13 @@ class RobustPCA(
 
     def __init__(
         self,
-        rank: int | None = None,
+        rank: Any = None,
         *,
-        loss: str = "robust",
-        centre: bool = True,
-        nonnegative: bool = False,
+        loss: Any = "robust",
+        centre: Any = True,
+        nonnegative: Any = False,
         random_state: Any = 0,
-        verbose: bool = False,
+        verbose: Any = False,
     ):
         self.rank = rank
         self.loss = loss
@@ -99,7 +108,7 @@ class RobustPCA(
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "RobustPCA":
         """Find location, components and wrong entries.
 
         Parameters
@@ -114,49 +123,78 @@ class RobustPCA(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
         )
         weights = checked_weights(weights, X.shape)
+        if weights is not None:
+            X = np.where(weights > 0, X, np.nan)
         empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
         if len(empty):
             raise ValueError(f"Column {empty[0]} holds no values: every entry of it is missing.")
         if self.nonnegative and self.centre:
             raise ValueError("Nonnegative components need centre=False: a location has a sign.")
         bound = checked_rank(self.rank, min(X.shape), min(_MOST, min(X.shape) // 4))
+        self._forget()
         shift = np.nanmedian(X, axis=0) if self.centre else np.zeros(X.shape[1])
-        observed = Observed(X - shift, weights)
-        if not np.any(observed.data):
+        if not np.any(np.nan_to_num(X - shift)):
             return self._constant(X, shift)
         # Of a centred table of some rank, the table itself has one more.
-        room = min(bound + self.centre, *X.shape)
-        found = self._recover(
-            observed.operator, observed.data, LowRank(X.shape, room), observed.weights
-        )
-        places = observed.outliers(found)
-        left, right = (np.asarray(factor, np.float64) for factor in found.point.factors)
+        places, factors = self._fitted(X - shift, weights, min(bound + self.centre, *X.shape))
+        location = self._location(factors, shift)
+        if len(self._strengths(factors, location - shift)) > bound:
+            # More directions than allowed: the fit around the location that is now known.
+            places, factors = self._fitted(X - location, weights, bound)
+            shift = location
         if self.nonnegative:
-            left, right, places = fit_nonnegative(self, observed, (left, right), bound)
+            observed = Observed(X, weights)
+            left, right, places = fit_nonnegative(self, observed, factors, bound)
             self._take_nonnegative(left, right)
         else:
-            self._take(left, right, shift, bound)
+            self._take(factors, shift, location)
         self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
+        self._warn()
         return self
 
-    def _take(self, left: np.ndarray, right: np.ndarray, shift: np.ndarray, bound: int) -> None:
-        """Turn factors of the shifted table into a location and components."""
-        basis, triangle = np.linalg.qr(right)
-        rows = left @ triangle.T
-        middle = geometric_median(rows) if self.centre else np.zeros(rows.shape[1])
-        u, values, rotation = np.linalg.svd(rows - middle, full_matrices=False)
-        # One component may have been the location alone; then it is gone but for errors.
-        sides = np.sqrt(len(left)) + np.sqrt(len(right))
-        noise = self.noise_ if np.isfinite(self.noise_) else 0.0
-        level = max(_ROUNDING * values[0], noise * sides if self.centre else 0.0)
-        rank = min(bound, int(np.sum(values > level)))
-        components = rotation[:rank] @ basis.T
+    def _fitted(self, table: np.ndarray, weights: np.ndarray | None, rank: int) -> tuple[Any, Any]:
+        """Where the table is wrong, and the factors of what it should be."""
+        observed = Observed(table, weights)
+        map = LowRank(table.shape, rank)
+        found = self._recover(observed.operator, observed.data, map, observed.weights)
+        return observed.outliers(found), factors_of(found)
+
+    def _location(self, factors: tuple[np.ndarray, ...], shift: np.ndarray) -> np.ndarray:
+        """In the plane of the cleaned rows, so that it takes away one dimension if it can."""
+        if not self.centre:
+            return shift
+        basis, triangle = np.linalg.qr(factors[1])
+        return shift + basis @ geometric_median(factors[0] @ triangle.T)
+
+    def _centred(self, factors: tuple[np.ndarray, ...], middle: np.ndarray) -> tuple[Any, ...]:
+        """Singular value decomposition of the cleaned table around a point of its plane."""
+        basis, triangle = np.linalg.qr(factors[1])
+        left, values, rotation = np.linalg.svd(
+            factors[0] @ triangle.T - middle @ basis, full_matrices=False
+        )
+        return left, values, rotation @ basis.T
+
+    def _strengths(self, factors: tuple[np.ndarray, ...], middle: np.ndarray) -> np.ndarray:
+        """The singular values that are more than errors: one may have been the location alone."""
+        values = self._centred(factors, middle)[1]
+        sides = sum(np.sqrt(len(factor)) for factor in factors)
+        noise = self.noise_ if self.centre and np.isfinite(self.noise_) else 0.0
+        return values[values > max(_ROUNDING * values[0], noise * sides)]
+
+    def _take(
+        self, factors: tuple[np.ndarray, ...], shift: np.ndarray, location: np.ndarray
+    ) -> None:
+        rank = len(self._strengths(factors, location - shift))
+        left, values, components = (
+            part[..., :rank] if k < 2 else part[:rank]
+            for k, part in enumerate(self._centred(factors, location - shift))
+        )
         signs = np.sign(components[np.arange(rank), np.argmax(np.abs(components), axis=1)])
         self.components_ = components * signs[:, None]
-        self.singular_values_ = values[:rank]
-        self.location_ = shift + basis @ middle
-        self.rank_ = rank
-        self.low_rank_ = (u[:, :rank] * values[:rank] * signs) @ self.components_ + self.location_
+        self.singular_values_ = values
+        self.scores_ = left * values * signs
+        self.location_, self.rank_ = location, rank
+        self.low_rank_ = self.scores_ @ self.components_ + location
 
     def _take_nonnegative(self, left: np.ndarray, right: np.ndarray) -> None:
         sizes = np.linalg.norm(right, axis=0)
@@ -166,13 +204,15 @@ class RobustPCA(
         self.singular_values_ = strength[kept]
         self.location_ = np.zeros(len(right))
         self.rank_ = len(kept)
-        self.low_rank_ = (left[:, kept] * sizes[kept]) @ self.components_
+        self.scores_ = left[:, kept] * sizes[kept]
+        self.low_rank_ = self.scores_ @ self.components_
 
-    def _constant(self, X: np.ndarray, shift: np.ndarray) -> Self:
+    def _constant(self, X: np.ndarray, shift: np.ndarray) -> "RobustPCA":
         """All rows are the same, up to holes: the location says it all."""
         self.components_ = np.zeros((0, X.shape[1]))
         self.singular_values_ = np.zeros(0)
         self.location_, self.rank_, self.noise_, self.n_iter_ = shift, 0, 0.0, 1
+        self.scores_ = np.zeros((len(X), 0))
         self.low_rank_ = np.broadcast_to(shift, X.shape).copy()
         self.outliers_ = sparse_at((np.zeros(0, int),) * 2, np.zeros(0), X.shape)
         self.status_ = "EXACT"

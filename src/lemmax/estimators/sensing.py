@@ -1,15 +1,16 @@
 """Matrices from linear, quadratic and bilinear measurements, as regressors."""
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._checks import check_positive
 from ..maps import PSD, LowRank
 from ..operators import Dense, RankOne
-from ._base import RecoveringEstimator, checked_rank
+from ._base import RecoveringEstimator, checked_rank, factors_of
 
 
 class _Measured(RegressorMixin, RecoveringEstimator):
@@ -44,7 +45,8 @@ class MatrixSensing(_Measured):
     rank : int
         An upper bound on the rank.
     shape : pair of int, optional
-        Of the matrix; a square if not given. Every row of X is a matrix of that shape, row by row.
+        Of the matrix, which every row of X holds row by row. If not given, a square; or, where
+        that does not fit, a column.
     psd : bool
         Whether the matrix is symmetric and positive semidefinite.
     loss : {'robust', 'squared'}
@@ -79,13 +81,13 @@ class MatrixSensing(_Measured):
 
     def __init__(
         self,
-        rank: int = 2,
+        rank: Any = 2,
         *,
-        shape: tuple[int, int] | None = None,
-        psd: bool = False,
-        loss: str = "robust",
+        shape: Any = None,
+        psd: Any = False,
+        loss: Any = "robust",
         random_state: Any = 0,
-        verbose: bool = False,
+        verbose: Any = False,
     ):
         self.rank = rank
         self.shape = shape
@@ -94,7 +96,7 @@ class MatrixSensing(_Measured):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "MatrixSensing":
         """Find the matrix.
 
         Parameters
@@ -111,12 +113,12 @@ class MatrixSensing(_Measured):
         self.matrix_ = np.asarray(found.point.dense(), np.float64)
         self.rank_ = found.rank
         self._take_outliers()
+        self._warn()
         return self
 
     def _shape(self, size: int) -> tuple[int, int]:
         side = math.isqrt(size)
         if self.shape is None and side * side != size:
-            # Anything may be seen as a matrix of one column.
             return (size, 1) if not self.psd else self._misfit(size)
         rows, columns = (side, side) if self.shape is None else self.shape
         if rows * columns != size or (self.psd and rows != columns):
@@ -124,8 +126,9 @@ class MatrixSensing(_Measured):
         return rows, columns
 
     def _misfit(self, size: int) -> Any:
-        kind = "square matrix" if self.psd else "matrix"
-        raise ValueError(f"Rows of {size} entries are no {kind} of shape {self.shape}.")
+        shape = "square matrices" if self.shape is None else f"matrices of shape {self.shape}"
+        psd = ", which must be square" if self.psd and self.shape is not None else ""
+        raise ValueError(f"Rows of {size} entries are no {shape}{psd}.")
 
     def predict(self, X: Any) -> np.ndarray:
         """Inner products with the matrix.
@@ -167,12 +170,12 @@ class PhaseRetrieval(_Measured):
     array([ 1.,  5., -2.])
     """
 
-    def __init__(self, *, loss: str = "robust", random_state: Any = 0, verbose: bool = False):
+    def __init__(self, *, loss: Any = "robust", random_state: Any = 0, verbose: Any = False):
         self.loss = loss
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "PhaseRetrieval":
         """Find the signal.
 
         Parameters
@@ -186,6 +189,7 @@ class PhaseRetrieval(_Measured):
         found = self._recover(RankOne(X), y, PSD(X.shape[1], rank=1))
         self.coef_ = _with_sign(np.asarray(found.x, np.float64)[:, 0])
         self._take_outliers()
+        self._warn()
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -238,18 +242,18 @@ class BlindDeconvolution(_Measured):
 
     def __init__(
         self,
-        n_left: int | None = None,
+        n_left: Any = None,
         *,
-        loss: str = "robust",
+        loss: Any = "robust",
         random_state: Any = 0,
-        verbose: bool = False,
+        verbose: Any = False,
     ):
         self.n_left = n_left
         self.loss = loss
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "BlindDeconvolution":
         """Find both signals.
 
         Parameters
@@ -266,7 +270,8 @@ class BlindDeconvolution(_Measured):
                 "required."
             )
         split = X.shape[1] // 2 if self.n_left is None else self.n_left
-        if not 0 < split < X.shape[1]:
+        check_positive(n_left=split)
+        if split >= X.shape[1]:
             raise ValueError(
                 f"n_left must leave columns for both signals: between 1 and {X.shape[1] - 1}; got "
                 f"{self.n_left!r}."
@@ -274,12 +279,13 @@ class BlindDeconvolution(_Measured):
         left, right = X[:, :split], X[:, split:]
         map = LowRank((left.shape[1], right.shape[1]), rank=1)
         found = self._recover(RankOne(left, right), y, map)
-        first, second = (np.asarray(factor, np.float64)[:, 0] for factor in found.point.factors)
+        first, second = (factor[:, 0] for factor in factors_of(found))
         sizes = np.linalg.norm(first), np.linalg.norm(second)
         balance = np.sqrt(sizes[1] / sizes[0]) if min(sizes) > 0 else 1.0
         sign = np.sign(first[np.argmax(np.abs(first))]) or 1.0
         self.left_, self.right_ = sign * balance * first, sign * second / balance
         self._take_outliers()
+        self._warn()
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -51,8 +51,12 @@ class WithFixed(eqx.Module):
 
     def __call__(self, x: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
         """All factors, in order."""
-        supplied = iter(x if self.free is None else self.free(x))
-        return tuple(next(supplied) if factor is None else factor for factor in self.factors)
+        free = x if self.free is None else self.free(x)
+        supplied, dtype = iter(free), jnp.result_type(*free)
+        return tuple(
+            next(supplied) if factor is None else jnp.asarray(factor, dtype)
+            for factor in self.factors
+        )
 
 
 class Composed(AbstractMap):

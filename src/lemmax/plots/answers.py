@@ -11,6 +11,7 @@ from ._axes import colours, new_figure
 
 # So many terms are drawn; the others would hide them.
 _SHOWN = 6
+_PIXELS = 2000
 
 
 def recovery(found: Recovery, title: str | None = None) -> Any:
@@ -72,8 +73,10 @@ def _draw_residuals(ax: Any, found: Recovery) -> None:
     sizes = np.abs(found.residual)
     wrong = np.zeros(sizes.shape, bool)
     wrong[found.outliers] = True
-    order = np.argsort(sizes, axis=None)
-    sizes, wrong = sizes.ravel()[order], wrong.ravel()[order]
+    known = ~np.isnan(sizes)
+    sizes, wrong = sizes[known], wrong[known]
+    order = np.argsort(sizes)
+    sizes, wrong = sizes[order], wrong[order]
     # Residuals that are exactly zero have no place on the axis.
     floor = np.finfo(float).eps * max(float(sizes[-1]), np.finfo(float).tiny)
     number = np.arange(1, sizes.size + 1)
@@ -157,6 +160,10 @@ def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any
             "Three tables of one shape are needed; got shapes "
             f"{data.shape}, {cleaned.shape} and {wrong.shape}."
         )
+    missing, errors = int(np.sum(np.isnan(data))), np.count_nonzero(wrong)
+    # More rows or columns than pixels show nothing more.
+    thin = tuple(slice(None, None, -(-length // _PIXELS)) for length in data.shape)
+    data, cleaned, wrong = data[thin], cleaned[thin], wrong[thin]
     figure = new_figure((13, 4))
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
     look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
@@ -170,11 +177,10 @@ def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any
     shown = np.where(wrong == 0, np.nan, wrong)
     image = axes[2].imshow(shown, vmin=-size, vmax=size, cmap="RdBu_r", **look)
     figure.colorbar(image, ax=axes[2])
-    missing = int(np.sum(np.isnan(data)))
     titles = (
         f"as it came ({missing} missing)",
         "cleaned",
-        f"what was wrong ({np.count_nonzero(wrong)} entries)",
+        f"what was wrong ({errors} entries)",
     )
     for ax, text in zip(axes, titles, strict=True):
         ax.set_title(text)

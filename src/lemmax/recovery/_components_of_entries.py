@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._dtype import common_dtype
-from .._linalg import divide_or_zero, thin_qr
+from .._linalg import thin_qr
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
 from ..losses import L2, AbstractLoss, SquaredL2
@@ -49,6 +49,8 @@ class Observed(eqx.Module):
     """Places from which the bulk's size is read off."""
     count: Array
     """How many observations there are. Not static: that would compile for every count anew."""
+    mass: Array
+    """The sum of the squares of their weights."""
     unit: Array
     """What the data were divided by: a power of 2 near their median, which costs no digit."""
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -87,13 +89,14 @@ class Observed(eqx.Module):
             known=None if everywhere else jnp.asarray(weights, dtype),
             sample=jnp.asarray(places.astype(np.int32)),
             count=jnp.asarray(np.count_nonzero(known), dtype),
+            mass=jnp.asarray(np.sum(weights**2), dtype),
             shape=shape,
         )
 
     @property
     def share(self) -> Array:
-        """Of all entries those that are observed."""
-        return self.count / math.prod(self.shape)
+        """Of all entries those that are observed, as far as they count."""
+        return self.mass / math.prod(self.shape)
 
     @property
     def roots(self) -> float:
@@ -180,8 +183,8 @@ def _leading(
 ) -> tuple[Array, Array, Array, Array]:
     residual = observed.data - observed.measure(map(x))
     counted = huber_weights(residual, level) * residual / observed.share
-    if observed.known is not None:  # a component is one of the matrix, not of its weights
-        counted = divide_or_zero(counted, observed.known)
+    if observed.known is not None:
+        counted = counted * observed.known
     covector = observed.operator.adjoint(counted)
     energy = jnp.sum(counted**2)
     if isinstance(map, PSD):

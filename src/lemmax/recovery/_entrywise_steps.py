@@ -84,8 +84,8 @@ def settle(map: AbstractMap, observed: Observed, state: State, terms: Terms) -> 
         weights = huber_weights(residual, level, terms.beyond)
         counted = weights * residual
         covector = observed.adjoint(counted)
-        # J'J is of the size of the point to the power 2 - 2 / N, N the number of modes.
-        damping = _DAMPING * (level * observed.roots) ** (2 - 2 / len(observed.shape))
+        # J'J is of the size of the point to the power 2 - 2 / N, N the degree of the map.
+        damping = _DAMPING * (level * observed.roots) ** (2 - 2 / map.degree)
         direction = map.direction(state.x, damping, covector)
         # The longest step that the weighted squares justify: it knows how many entries count.
         change = observed.measure(_tangent_point(map, state.x, direction))

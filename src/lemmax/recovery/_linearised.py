@@ -23,7 +23,7 @@ from .._memory import available_bytes
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
-from ..losses import AbstractLoss
+from ..losses import L1, AbstractLoss, Huber
 from ..maps import AbstractMap, Composed
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
@@ -112,8 +112,11 @@ class Workbench:
         Told from what they see of a random point, in one pass.
         """
         size, shape = self.problem.data.size, self.problem.data.shape
+        operator = self.problem.operator
         if self.map.parameter_shapes is None:  # a function's values are different things
             return np.arange(size).reshape(shape)
+        if isinstance(operator, (Identity, Entries)) and self.map.symmetric is not None:
+            return self._numbers_of_entries()
         self.passes += 1
         x = cast_floats(random_starts(self.map, 1, seed=0)[0], self.problem.data.dtype)
         seen = np.asarray(_observe(self.problem, jax.tree.map(jax.device_put, x)), np.float64)
@@ -121,10 +124,25 @@ class Workbench:
         rounded = np.round(seen / np.max(np.abs(seen)), digits)
         return np.unique(rounded, return_inverse=True)[1].reshape(shape)
 
+    def _numbers_of_entries(self) -> np.ndarray:
+        """The place of every observed entry; of a symmetric point one for all permutations."""
+        operator, shape = self.problem.operator, self.problem.data.shape
+        if isinstance(operator, Entries):
+            places, whole = [np.asarray(index) for index in operator.indices], operator.shape
+        else:
+            places, whole = list(np.indices(shape, sparse=not self.map.symmetric)), shape
+        if self.map.symmetric:
+            places = list(np.sort(np.stack(places), axis=0))
+        steps = np.cumprod((1, *whole[:0:-1]))[::-1]
+        return sum(int(step) * place for step, place in zip(steps, places, strict=True))
+
     @property
-    def _has_factors(self) -> bool:
+    def _graduates(self) -> bool:
+        """Whether that is possible: entries of a factored point, a loss with both signs alike."""
         outer = self.map.outer if isinstance(self.map, Composed) else self.map
-        return is_ranked(outer) and self.map.degree is not None
+        factored = is_ranked(outer) and self.map.degree is not None
+        entrywise = isinstance(self.problem.operator, (Identity, Entries))
+        return factored and entrywise and isinstance(self.problem.loss, (L1, Huber))
 
     @functools.cached_property
     def _graduated(self) -> Graduated:
@@ -148,7 +166,7 @@ class Workbench:
         Signs of residuals say little about observed entries: one entry alone hardly moves the
         point. There the steps are those of a Huber loss whose threshold falls with the bulk.
         """
-        if self._has_factors and isinstance(self.problem.operator, (Identity, Entries)):
+        if self._graduates:
             x, steps = self._graduated(at.x, _LMM_STEPS)
             self.passes += 3 * steps
             return x

@@ -1,6 +1,7 @@
 """Rows, columns and slices that a fit to observed entries has lost, found again one by one."""
 
 import math
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,9 @@ from ._structure import Ranked
 # A row is lost if this part of the inliers that other rows have is all it has, or if it has so
 # many standard deviations less than they.
 _LOST, _BY_CHANCE = 0.5, 5.0
+# Of a large row the latter is little: so much less it must be. And if a sample of it is refitted,
+# so much more, over the root of their number, the inliers must be after that.
+_CLEAR, _BY_LUCK = 0.9, 2.0
 # It is found again if its residuals have come down to this part of what they were.
 _GAIN = 0.1
 # Its last fits are to residuals below so many times their quantile at this share: a row may have
@@ -56,27 +60,28 @@ def refit_lost_rows(
     factors = own * len(observed.shape) if map.symmetric else own
     used = np.any(own[0] != 0, axis=0)
     found = lost = 0
+    rng = np.random.default_rng(0)
     for mode, factor in enumerate(own):
+        # A row of a symmetric point is in all modes.
+        modes = range(len(factors)) if map.symmetric else [mode]
         rows = factor.shape[0]
-        counts = np.bincount(places[mode], minlength=rows)
-        inliers = np.bincount(places[mode], weights=fits, minlength=rows)
+        counts = sum(np.bincount(places[k], minlength=rows) for k in modes)
+        inliers = sum(np.bincount(places[k], weights=fits, minlength=rows) for k in modes)
         enough = counts > 2 * np.count_nonzero(used)
         expected = np.mean(fits) * counts
         chance = _BY_CHANCE * np.sqrt(expected * (1 - np.mean(fits)))
-        few = inliers < np.maximum(wanted * counts, expected - chance)
+        few = inliers < np.maximum(
+            wanted * counts, np.minimum(expected - chance, _CLEAR * expected)
+        )
         for row in np.flatnonzero(few & enough):
-            here = np.flatnonzero(places[mode] == row)
-            here = here[:: -(-len(here) // _ENOUGH)]
-            others = math.prod(
-                factors[other][places[other][here]][:, used]
-                for other in range(len(factors))
-                if other != mode
-            )
-            others = others * weights[here, None]
+            others, here = _regression(factors, places, modes, row, rng)
+            others = others[:, used] * weights[here, None]
             solution, left = _robust_regression(others, values[here], level)
             before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
             # A row may consist of outliers alone: then it stays as it is.
-            more = np.mean(np.abs(left) <= level) > inliers[row] / counts[row]
+            more = (
+                np.mean(np.abs(left) <= level) > np.mean(fits[here]) + _BY_LUCK / len(here) ** 0.5
+            )
             if more if before <= level else after <= max(level, _GAIN * before):
                 factor[row, used] = solution
                 found += 1
@@ -86,6 +91,28 @@ def refit_lost_rows(
         return None, lost
     arrays = [jnp.asarray(factor, observed.data.dtype) for factor in own]
     return (arrays[0] if map.symmetric else tuple(arrays)), lost
+
+
+def _regression(
+    factors: list[np.ndarray],
+    places: list[np.ndarray],
+    modes: Sequence[int],
+    row: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the entries of a row depend on linearly, and which entries these are."""
+    regressors, chosen = [], []
+    for mode in modes:
+        others = [k for k in range(len(factors)) if k != mode]
+        here = places[mode] == row
+        if len(modes) > 1:  # where the row is in two modes, the entry is not linear in it
+            here &= np.all([places[k] != row for k in others], axis=0)
+        here = np.flatnonzero(here)
+        if len(here) > _ENOUGH:
+            here = rng.choice(here, _ENOUGH, replace=False)
+        regressors.append(math.prod(factors[k][places[k][here]] for k in others))
+        chosen.append(here)
+    return np.concatenate(regressors), np.concatenate(chosen)
 
 
 def _robust_regression(

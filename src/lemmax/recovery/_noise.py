@@ -88,7 +88,8 @@ def _downhill(
     """A damped step that lowers the sum of squares (Levenberg); or none, if there is none."""
 
     def squares(at: Linearised) -> float:
-        return float(np.sum(weights * np.asarray(at.residual, np.float64) ** 2))
+        counted = weights > 0
+        return float(np.sum(weights[counted] * np.asarray(at.residual, np.float64)[counted] ** 2))
 
     for _ in range(_TRIES):
         after = bench.linearise(bench.least_squares(at, weights, damping), at.rank)

@@ -12,8 +12,8 @@ from ..losses import L1, L2, Quantile, SquaredL2
 from ..problem import Composite
 from ._search import Answer
 
-# Sizes within these powers of 2 do no harm.
-_HARMLESS = 60
+# Sizes whose exponents are within this part of the possible ones do no harm.
+_HARMLESS = 1 / 16
 
 
 class Unit(NamedTuple):
@@ -29,9 +29,10 @@ class Unit(NamedTuple):
         exponent = math.log2(float(np.median(sizes[sizes > 0])))
         degree = problem.map.degree
         homogeneous = isinstance(problem.loss, (L1, L2, SquaredL2, Quantile))
-        if abs(exponent) <= _HARMLESS or degree is None or not homogeneous:
+        harmless = _HARMLESS * np.finfo(problem.data.dtype).maxexp
+        if abs(exponent) <= harmless or degree is None or not homogeneous:
             return cls(1.0, 1.0)
-        root = round(exponent / degree)
+        root = int(exponent / degree)  # towards 0: the unit itself must not overflow
         return cls(2.0 ** (root * degree), 2.0**root)
 
     def divide(self, problem: Composite) -> Composite:
@@ -50,7 +51,7 @@ class Unit(NamedTuple):
             return answer
         certificate = answer.certificate
         return answer._replace(
-            x=jax.tree.map(lambda leaf: np.asarray(leaf) * self.parameters, answer.x),
+            x=jax.tree.map(lambda leaf: leaf * self.parameters, answer.x),
             residual=answer.residual * self.data,
             sizes=None if answer.sizes is None else answer.sizes * self.data,
             certificate=certificate._replace(noise=certificate.noise * self.data),

@@ -10,14 +10,14 @@ import numpy as np
 from .._typing import Parameters
 from ..init import random_starts, spectral
 from ..losses import L2, SquaredL2
-from ..maps import AbstractMap
+from ..maps import AbstractMap, Composed
 from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
-from ._structure import degrees_of_freedom, largest_rank, without_zero_terms
+from ._structure import degrees_of_freedom, is_ranked, largest_rank, without_zero_terms
 from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
@@ -200,9 +200,13 @@ class Search:
         if self.descent.vanishes(best.at.residual):  # no noise after all
             certificate = certify_exact(self._fit(best.at), self.descent.zero)
             return self._answer(best.at, sizes, certificate)
-        certificate = certify_noise(
-            self._fit(best.at), best.used, best.scale, lambda: self._predictions(best.at.rank)
-        )
+        fit = self._fit(best.at)
+        try:
+            certificate = certify_noise(
+                fit, best.used, best.scale, lambda: self._predictions(best.at.rank)
+            )
+        except KeyboardInterrupt:
+            return self._answer(best.at, sizes, certify_exact(fit, self.descent.zero), True)
         return self._answer(best.at, sizes, certificate)
 
     def _answer(
@@ -233,14 +237,19 @@ class Search:
 
     def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
         if at.matrix is not None:
-            freedom = None if at.rank is None else freedom_of(self.bench, at)
-            return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, freedom)
+            rank_known = None if at.rank is None else freedom_of(self.bench, at)
+            return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, rank_known)
+        freedom = freedom_of(self.bench, at)
         if self.entrywise and self.bench.ranked is not None and at.rank is not None:
             map, x = without_zero_terms(self.bench.ranked, at.x, at.rank)
-            return tangent_of_entries(self.problem, map, x, used, freedom_of(self.bench, at))
+            return tangent_of_entries(self.problem, map, x, used, freedom)
+        inner = self.problem.map
+        if self.entrywise and isinstance(inner, Composed) and is_ranked(inner.outer):
+            # Of the factors themselves, of which some may be fixed: more cannot go wrong.
+            return tangent_of_entries(self.problem, inner.outer, inner.inner(at.x), used, freedom)
         measured = as_array(at) + np.asarray(self.problem.data, np.float64)
         gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
-        return tangent_unseen(float(gain), freedom_of(self.bench, at))
+        return tangent_unseen(float(gain), freedom)
 
     def _contained(self, end: Descended) -> Iterator[Attempt]:
         rank = end.at.rank

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from .._typing import Parameters
 from ..maps import AbstractMap
@@ -18,6 +20,8 @@ from ..problem import Composite
 from ._structure import Ranked
 
 _UNSEEN = 1e-12
+# Up to here the tangents of observed entries are looked at one by one.
+_FEW_PARAMETERS, _SMALL = 600, 3e6
 
 
 class Tangent(NamedTuple):
@@ -37,6 +41,11 @@ def tangent_of_matrix(
     """Compare ``B'WB`` with ``J'J``; ``freedom`` is the rank of J where that is known."""
     weights = jnp.asarray(used, matrix.dtype)
     inner, outer = (np.asarray(a, np.float64) for a in _grams(map, x, matrix, weights))
+    return _compared(inner, outer, freedom)
+
+
+def _compared(inner: np.ndarray, outer: np.ndarray, freedom: int | None) -> Tangent:
+    """What is seen of the tangents, relative to what there is."""
     lengths, vectors = np.linalg.eigh(outer)
     if freedom is None:
         freedom = int(np.sum(lengths > _UNSEEN * lengths[-1]))
@@ -60,21 +69,77 @@ def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tu
 def tangent_of_entries(
     problem: Composite, map: Ranked, x: Parameters, used: np.ndarray, freedom: int
 ) -> Tangent:
-    """For observed entries: every row of a factor as a regression on the others, given those.
+    """For observed entries of a matrix or tensor.
 
-    A lower bound of what can go wrong: a row with fewer observations than terms cannot be known.
+    Exactly where that is small. Otherwise every row of a factor as a regression on the others,
+    given those: a lower bound of what can go wrong. A row with fewer observations than terms
+    cannot be known; nor can parts of the point that no observations connect.
     """
-    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
-    if len(factors) == 2:  # of a matrix no more is determined than the spans
-        factors = [np.linalg.qr(factor)[0] for factor in factors]
-    else:
-        sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
-        factors = [f / np.where(size > 0, size, 1) for f, size in zip(factors, sizes, strict=True)]
-    gains = [
-        np.linalg.eigvalsh(grams).ravel()
-        for grams in _row_grams(problem.operator, factors, np.asarray(used))
-    ]
-    return Tangent(freedom, *_weakest_and_error(np.sort(np.concatenate(gains))))
+    factors = _balanced([np.asarray(factor, np.float64) for factor in map(x).factors])
+    operator, used = problem.operator, np.asarray(used)
+    shape = tuple(len(factor) for factor in factors)
+    seen = _places(operator, shape, used)
+    parameters = sum(factor.size for factor in factors)
+    if parameters <= _FEW_PARAMETERS and math.prod(shape) * parameters <= _SMALL:
+        inner, outer = (
+            _derivatives(factors, places, bool(map.symmetric))
+            for places in (seen, list(np.indices(shape).reshape(len(shape), -1)))
+        )
+        return _compared(inner.T @ inner, outer.T @ outer, freedom)
+    if _parts(shape, seen, bool(map.symmetric)) > 1:
+        return Tangent(freedom, 0.0, np.inf)
+    grams = list(_row_grams(operator, factors, used))
+    if map.symmetric:  # every mode sees the same rows
+        grams = [sum(grams[1:], grams[0])]
+    gains = np.concatenate([np.linalg.eigvalsh(gram).ravel() for gram in grams])
+    return Tangent(freedom, *_weakest_and_error(np.sort(gains)))
+
+
+def _balanced(factors: list[np.ndarray]) -> list[np.ndarray]:
+    """Factors of another point whose tangents are those of the point, well conditioned."""
+    if len(factors) == 2:  # of a matrix the spans alone matter
+        return [np.linalg.qr(factor)[0] for factor in factors]
+    sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
+    return [f / np.where(size > 0, size, 1) for f, size in zip(factors, sizes, strict=True)]
+
+
+def _places(
+    operator: AbstractOperator, shape: tuple[int, ...], used: np.ndarray
+) -> list[np.ndarray]:
+    """Where the entries are that count, one array of indices for each mode."""
+    if isinstance(operator, Entries):
+        return [np.asarray(index)[used] for index in operator.indices]
+    return list(np.nonzero(used.reshape(shape)))
+
+
+def _derivatives(
+    factors: list[np.ndarray], places: list[np.ndarray], symmetric: bool
+) -> np.ndarray:
+    """Of given entries with respect to all factors; one row for each entry."""
+    count, rank = len(places[0]), factors[0].shape[1]
+    entries, blocks = np.arange(count), []
+    for mode, factor in enumerate(factors):
+        others = math.prod(
+            other[index]
+            for k, (other, index) in enumerate(zip(factors, places, strict=True))
+            if k != mode
+        )
+        block = np.zeros((count, len(factor), rank))
+        block[entries, places[mode]] = others
+        blocks.append(block.reshape(count, -1))
+    return sum(blocks[1:], blocks[0]) if symmetric else np.hstack(blocks)
+
+
+def _parts(shape: tuple[int, ...], places: list[np.ndarray], symmetric: bool) -> int:
+    """Into how many parts the rows of all factors fall, entries connecting those they are in."""
+    offsets = np.zeros(len(shape), int) if symmetric else np.cumsum((0, *shape[:-1]))
+    nodes = shape[0] if symmetric else sum(shape)
+    ends = [index + offset for index, offset in zip(places, offsets, strict=True)]
+    rows = np.concatenate([ends[0]] * (len(shape) - 1))
+    links = sparse.coo_array(
+        (np.ones(len(rows), bool), (rows, np.concatenate(ends[1:]))), shape=(nodes, nodes)
+    )
+    return csgraph.connected_components(links, directed=False)[0]
 
 
 def _row_grams(

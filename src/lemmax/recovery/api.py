@@ -209,7 +209,7 @@ def _as_recovery(
         rank=_rank(answer),
         rank_bound=bound,
         sizes=answer.sizes,
-        residual=answer.residual,
+        residual=np.where(known, answer.residual, np.nan),
         outliers=outliers[0] if len(shape) == 1 else outliers,
         noise=float("nan") if answer.interrupted else certificate.noise,
         expected_error=certificate.error,
@@ -228,6 +228,7 @@ def _hints(problem: Composite, answer: Answer) -> list[str]:
     if answer.certificate.holds or answer.interrupted or is_robust(problem):
         return []
     sizes = np.abs(answer.residual[weights_of(problem) > 0])
+    sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
     if np.sqrt(np.mean(sizes**2)) < _HEAVY_TAILS * np.median(sizes):
         return []
     return ["a few residuals are far larger than the others, as gross errors are: L1() bears those"]
@@ -238,6 +239,7 @@ def _rank(answer: Answer) -> int | None:
         # Entries that are there for sure: above the error to expect, shared by all.
         entries = np.asarray(answer.x, np.float64) ** 2
         error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
+        entries = entries / max(np.max(entries), np.finfo(float).tiny)
         level = max(1e-8, error / np.sqrt(entries.size)) * np.linalg.norm(entries)
         return int(np.sum(entries > level))
     if not is_ranked(answer.map):

@@ -85,7 +85,7 @@ class Recovery:
     """Sizes of the terms, largest first: singular values of a matrix (of a tensor: those of its
     unfoldings). Those beyond the rank are what was cut off."""
     residual: np.ndarray
-    """Observations of the point less the data."""
+    """Observations of the point less the data; NaN where the data are missing."""
     outliers: Any
     """Where the data are wrong: indices into the data, so that ``data[outliers]`` are those."""
     noise: float
@@ -133,7 +133,7 @@ class Recovery:
         wrong[self.outliers] = True
         if not np.any(wrong) or np.all(wrong):
             return float("nan")
-        inside = float(np.max(sizes[~wrong]))
+        inside = float(np.nanmax(sizes[~wrong]))
         return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
 
     def as_dict(self) -> dict[str, Any]:

@@ -18,10 +18,10 @@ _RELAXATION = 1.6
 _LOOK = 20
 # Relative accuracy of the steps; more comes from the vertex.
 _CLOSE = 1e-7
-# Residuals that are that small, relative to the row's targets, are taken for zero.
+# Residuals that are that small, relative to most of the row's targets, are taken for zero.
 _NEARLY = (1e-9, 1e-7, 1e-5, 1e-3)
-# A row is settled if the vertex is no worse than the steps by more than this.
-_AS_GOOD = 1e-9
+# What is called the minimum: a value this close to the bound that the dual variables give.
+_GAP = 1e-5
 _DOUBLE, _LOPSIDED = 2.0, 10.0
 
 
@@ -47,14 +47,38 @@ def least_absolute(
     """Minimise the weighted sum of absolute residuals of every row; which of them are settled."""
     gain = jnp.sqrt(jnp.mean(jnp.sum(design**2, axis=0)))
     gain = jnp.where(gain > 0, gain, 1)
-    t = _steps(design / gain, rows, weights, nonnegative, max_steps) / gain
-    return jax.lax.map(
-        lambda lane: _vertex(design, *lane, nonnegative=nonnegative), (rows, weights, t)
-    )
+    typical = _typical(rows, weights)
+    t, dual = _steps(design / gain, rows, weights, typical, nonnegative, max_steps)
+
+    def finish(lane: tuple[Array, ...]) -> tuple[Array, Array]:
+        return _vertex(design, *lane, nonnegative=nonnegative)
+
+    return jax.lax.map(finish, (rows, weights, typical, t / gain, dual))
 
 
-def _steps(design: Array, rows: Array, weights: Array, nonnegative: bool, max_steps: int) -> Array:
-    """ADMM with the splits ``w = t A' - b``, and ``u = t >= 0`` if coefficients must be that."""
+def _typical(rows: Array, weights: Array) -> Array:
+    """The median size of what is known of a row and not zero; 1 if there is nothing.
+
+    Not the mean, nor the norm: a gross error must not say what is small.
+    """
+    sizes = jnp.where((weights > 0) & (rows != 0), jnp.abs(rows), jnp.nan)
+    median = jnp.nanmedian(sizes, axis=1)
+    return jnp.where(jnp.isnan(median), 1, median)
+
+
+def _steps(
+    design: Array,
+    rows: Array,
+    weights: Array,
+    typical: Array,
+    nonnegative: bool,
+    max_steps: int,
+) -> tuple[Array, Array]:
+    """ADMM with the splits ``w = t A' - b``, and ``u = t >= 0`` if coefficients must be that.
+
+    Returns the coefficients, and the dual variables of the first split, at most the weights in
+    size.
+    """
     _, s, right = thin_svd(design)
     curvature = s**2 + (1 if nonnegative else 0)
     inverse = jnp.where(curvature > 0, 1 / jnp.where(curvature > 0, curvature, 1), 0)
@@ -83,17 +107,20 @@ def _steps(design: Array, rows: Array, weights: Array, nonnegative: bool, max_st
             dual_w=shifted - w,
             dual_u=relaxed_t + state.dual_u - u if nonnegative else state.dual_u,
         )
-        return new, (primal, drift)
+        return new, (primal, state.penalty * drift)
 
-    size = _norm(jnp.where(weights > 0, rows, 0)) + jnp.finfo(rows.dtype).tiny
+    close = max(_CLOSE, 50 * float(jnp.finfo(rows.dtype).eps))
+    known = jnp.sum(weights > 0, axis=1).astype(rows.dtype)
+    # The sizes of both residuals of the method where nothing is fitted yet.
+    size, pull = typical * jnp.sqrt(jnp.maximum(known, 1)), jnp.maximum(_norm(weights), 1e-30)
 
     def several(state: _State) -> _State:
-        new, (primal, drift) = jax.lax.scan(step, state, None, length=_LOOK)
-        primal, drift = primal[-1], drift[-1]
-        settled = (primal <= _CLOSE * size) & (drift <= _CLOSE * size)
+        new, (primal, dual) = jax.lax.scan(step, state, None, length=_LOOK)
+        primal, dual = primal[-1] / size, dual[-1] / pull
+        settled = (primal <= close) & (dual <= close)
         # Both should fall together; the penalty of every row follows, in the first half.
         adapt = state.count < max_steps // 2
-        up, down = primal > _LOPSIDED * drift, drift > _LOPSIDED * primal
+        up, down = primal > _LOPSIDED * dual, dual > _LOPSIDED * primal
         factor = jnp.where(up & adapt, _DOUBLE, jnp.where(down & adapt, 1 / _DOUBLE, 1.0))
         factor = factor.astype(rows.dtype)
         new = new._replace(
@@ -110,8 +137,6 @@ def _steps(design: Array, rows: Array, weights: Array, nonnegative: bool, max_st
         kept = jax.tree.map(keep, new._replace(count=None), state._replace(count=None))
         return kept._replace(count=state.count + _LOOK, moving=state.moving & ~settled)
 
-    typical = jnp.median(jnp.where(weights > 0, jnp.abs(rows), 0), axis=1)
-    typical = jnp.where(typical > 0, typical, jnp.maximum(jnp.max(jnp.abs(rows), axis=1), 1e-30))
     nothing = jnp.zeros((rows.shape[0], design.shape[1]), rows.dtype)
     start = _State(
         0,
@@ -120,15 +145,22 @@ def _steps(design: Array, rows: Array, weights: Array, nonnegative: bool, max_st
         nothing,
         jnp.zeros_like(rows),
         nothing,
-        jnp.max(weights, axis=1) / typical + jnp.finfo(rows.dtype).tiny,
-        jnp.ones(rows.shape[0], bool),
+        jnp.maximum(jnp.max(weights, axis=1), 1e-30) / typical,
+        known > 0,
     )
     end = jax.lax.while_loop(lambda s: jnp.any(s.moving) & (s.count < max_steps), several, start)
-    return end.u if nonnegative else end.t
+    return (end.u if nonnegative else end.t), end.penalty[:, None] * end.dual_w
 
 
 def _vertex(
-    design: Array, row: Array, weight: Array, t: Array, *, nonnegative: bool
+    design: Array,
+    row: Array,
+    weight: Array,
+    typical: Array,
+    t: Array,
+    dual: Array,
+    *,
+    nonnegative: bool,
 ) -> tuple[Array, Bool[Array, ""]]:
     """Solve for the residuals and coefficients that are nearly zero to be so; keep the best."""
     eps = jnp.finfo(row.dtype).eps
@@ -138,12 +170,12 @@ def _vertex(
 
     def at(level: Array) -> Array:
         residual = design @ t - row
-        used = (weight > 0) & (jnp.abs(residual) <= level * jnp.max(jnp.abs(row)))
+        used = (weight > 0) & (jnp.abs(residual) <= level * typical)
         free = t > 0 if nonnegative else jnp.ones_like(t, bool)
         chosen = jnp.where(used[:, None] & free[None, :], design, 0)
         gram = chosen.T @ chosen
-        damped = gram + jnp.diag(jnp.where(free, 100 * eps * jnp.trace(gram) / t.size, 1))
-        factor = cholesky(damped + jnp.finfo(row.dtype).tiny * jnp.eye(t.size, dtype=row.dtype))
+        smallest = 100 * eps * jnp.trace(gram) / t.size + jnp.finfo(row.dtype).tiny
+        factor = cholesky(gram + jnp.diag(jnp.where(free, smallest, 1)))
 
         def refine(_: Any, solved: Array) -> Array:
             defect = chosen.T @ jnp.where(used, row - design @ solved, 0)
@@ -153,12 +185,17 @@ def _vertex(
         allowed = jnp.all(jnp.isfinite(solved)) & (jnp.all(solved >= 0) | (not nonnegative))
         return jnp.where(allowed, solved, t)
 
-    vertices = jax.lax.map(at, jnp.asarray(_NEARLY, row.dtype))
-    candidates = jnp.concatenate([t[None, :], vertices])
+    levels = jnp.maximum(jnp.asarray(_NEARLY, row.dtype), 100 * eps)
+    candidates = jnp.concatenate([t[None, :], jax.lax.map(at, levels)])
     values = jax.vmap(value)(candidates)
-    # Of equally good ones a vertex, not the approximation, which comes first.
-    best = jnp.argmin(jnp.where(jnp.arange(len(candidates)) == 0, values * (1 + _AS_GOOD), values))
-    return candidates[best], best > 0
+    # Of equally good ones the last: a vertex of many residuals rather than of few.
+    best = len(levels) - jnp.argmin(values[::-1])
+    # No point is below this: the value of the dual variables, which are feasible up to A'y.
+    slope = design.T @ dual
+    excess = jnp.minimum(slope, 0) if nonnegative else slope
+    bound = -jnp.sum(dual * row) - jnp.linalg.norm(excess) * jnp.linalg.norm(t)
+    rounding = 100 * eps * jnp.sum(weight) * typical
+    return candidates[best], values[best] <= bound + _GAP * jnp.abs(bound) + rounding
 
 
 def _norm(rows: Array) -> Array:

@@ -13,16 +13,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._linalg import cholesky, cholesky_solve
-from .._typing import RealScalar
 
 _RELAXATION = 1.6
-# Steps between two looks at whether all signs have settled, and the change that is called none.
-_LOOK, _STILL = 20, 1e-10
-# Exchanges of one row before it is given up, and how often a whole block of coefficients is
-# exchanged without the number of contradictions falling.
-_EXCHANGES, _PATIENCE = 200, 3
+# Steps between two looks at whether all signs have settled, and the changes that are called none:
+# at all, and while no sign changes.
+_LOOK, _STILL, _NEARLY_STILL = 20, 1e-10, 1e-3
+# How often a whole block of coefficients is exchanged without the number of contradictions falling.
+_PATIENCE = 3
 # Of the penalty: the range of curvatures that is taken into account.
 _NARROW = 1e-4
+_REFINEMENTS = 10
 
 
 def least_squares(
@@ -33,19 +33,27 @@ def least_squares(
     max_steps: int,
 ) -> tuple[Float[Array, "k p"], Bool[Array, " k"]]:
     """Minimise the weighted sum of squares of every row; which of them are settled."""
-    # Rows with the same weights everywhere share the normal equations.
-    shared = bool(jnp.all(weights == 1))
-    if not nonnegative:
-        return _plain(design, rows, weights), jnp.ones(rows.shape[0], bool)
+    shared = bool(jnp.all(weights == weights[:1]))
     if shared:
-        gram = design.T @ design
-        start = _together(gram, rows @ design, max_steps)
-        return _exchange_all(gram, rows @ design, start)
-    return _one_by_one(design, rows, weights, max_steps)
+        # Rows with the same weights share everything but themselves.
+        root = jnp.sqrt(weights[0])
+        design, rows = root[:, None] * design, root[None, :] * rows
+    if not nonnegative:
+        solve = _plain if shared else _plain_one_by_one
+        return solve(design, rows, weights), jnp.ones(rows.shape[0], bool)
+    if shared:
+        return _nonnegative(design, rows, max_steps)
+    return _nonnegative_one_by_one(design, rows, weights, max_steps)
 
 
 @eqx.filter_jit
 def _plain(design: Array, rows: Array, weights: Array) -> Array:
+    del weights
+    return jnp.linalg.lstsq(design, rows.T)[0].T
+
+
+@eqx.filter_jit
+def _plain_one_by_one(design: Array, rows: Array, weights: Array) -> Array:
     def solve(row_and_weights: tuple[Array, Array]) -> Array:
         row, weight = row_and_weights
         root = jnp.sqrt(weight)
@@ -55,21 +63,40 @@ def _plain(design: Array, rows: Array, weights: Array) -> Array:
 
 
 @eqx.filter_jit
-def _one_by_one(
+def _nonnegative(design: Array, rows: Array, max_steps: int) -> tuple[Array, Bool[Array, " k"]]:
+    lengths = _lengths(design)
+    unit = design / lengths[None, :]
+    gram, linear = unit.T @ unit, rows @ unit
+    start = _together(gram, linear, max_steps)
+    t, settled = jax.lax.map(lambda pair: _exchange(gram, *pair), (linear, start))
+    return t / lengths[None, :], settled
+
+
+@eqx.filter_jit
+def _nonnegative_one_by_one(
     design: Array, rows: Array, weights: Array, max_steps: int
 ) -> tuple[Array, Bool[Array, " k"]]:
     """Every row has normal equations of its own."""
 
     def solve(row_and_weights: tuple[Array, Array]) -> tuple[Array, Array]:
         row, weight = row_and_weights
-        gram = (design * weight[:, None]).T @ design
-        linear = (weight * row)[None, :] @ design
-        return _exchange(gram, linear[0], _together(gram, linear, max_steps)[0])
+        root = jnp.sqrt(weight)
+        weighted = root[:, None] * design
+        lengths = _lengths(weighted)
+        unit = weighted / lengths[None, :]
+        gram, linear = unit.T @ unit, (root * row)[None, :] @ unit
+        t, settled = _exchange(gram, linear[0], _together(gram, linear, max_steps)[0])
+        return t / lengths, settled
 
     return jax.lax.map(solve, (rows, weights))
 
 
-@eqx.filter_jit
+def _lengths(design: Array) -> Array:
+    """Of the columns, so that all count alike; 1 for a column of zeros."""
+    lengths = jnp.sqrt(jnp.sum(design**2, axis=0))
+    return jnp.where(lengths > 0, lengths, 1)
+
+
 def _together(gram: Array, linear: Array, max_steps: int) -> Array:
     """Steps of ADMM for ``t G t / 2 - linear t`` with t = u >= 0, in the eigenvectors of G."""
     values, vectors = jnp.linalg.eigh(gram)
@@ -89,7 +116,9 @@ def _together(gram: Array, linear: Array, max_steps: int) -> Array:
     def several(state: Any) -> Any:
         count, (u, dual), _ = state
         new, _ = jax.lax.scan(step, (u, dual), None, length=_LOOK)
-        still = (jnp.max(jnp.abs(new[0] - u)) <= _STILL * size) | jnp.array_equal(new[0] > 0, u > 0)
+        change = jnp.max(jnp.abs(new[0] - u))
+        same = jnp.array_equal(new[0] > 0, u > 0)
+        still = (change <= _STILL * size) | (same & (change <= _NEARLY_STILL * size))
         return count + _LOOK, new, ~still
 
     nothing = jnp.zeros_like(linear)
@@ -98,36 +127,43 @@ def _together(gram: Array, linear: Array, max_steps: int) -> Array:
     return u
 
 
-@eqx.filter_jit
-def _exchange_all(gram: Array, linear: Array, start: Array) -> tuple[Array, Bool[Array, " k"]]:
-    return jax.lax.map(lambda pair: _exchange(gram, *pair), (linear, start))
-
-
 def _exchange(gram: Array, linear: Array, start: Array) -> tuple[Array, Bool[Array, ""]]:
-    """Block principal pivoting of one row, from the signs of a good guess."""
+    """Block principal pivoting of one row, from the signs of a good guess.
+
+    The columns have length 1, or are zero.
+    """
     eps = jnp.finfo(gram.dtype).eps
-    order = jnp.arange(gram.shape[0])
-    diagonal = jnp.diagonal(gram)
-    # A gradient below this is a rounding error.
-    level = 10 * eps * gram.shape[0] * jnp.maximum(jnp.max(jnp.abs(linear)), 0)
+    count = gram.shape[0]
+    order = jnp.arange(count)
+    there = jnp.diagonal(gram) > 0
+
+    def rounding(t: Array) -> Array:
+        """A gradient up to this, at t, is none."""
+        return 10 * eps * count**0.5 * (jnp.abs(gram) @ jnp.abs(t) + jnp.abs(linear))
 
     def on(free: Array) -> tuple[Array, Array]:
         """The minimiser with all others 0, and the coefficients that contradict optimality."""
         both = free[:, None] & free[None, :]
-        # A little of the diagonal keeps the factorisation alive where columns coincide; the
+        # A little on the diagonal keeps the factorisation alive where columns coincide; the
         # refinement after it takes the error out again.
-        damped = jnp.where(both, gram, 0) + jnp.diag(jnp.where(free, 100 * eps * diagonal, 1))
-        factor = cholesky(damped)
-        t = jnp.zeros_like(linear)
-        for _ in range(2):
-            defect = jnp.where(free, linear - gram @ t, 0)
+        factor = cholesky(jnp.where(both, gram, 0) + jnp.diag(jnp.where(free, 100 * eps, 1)))
+
+        def goes_on(state: Any) -> Array:
+            times, t, defect = state
+            return (times < _REFINEMENTS) & jnp.any(jnp.abs(defect) > rounding(t))
+
+        def refine(state: Any) -> Any:
+            times, t, defect = state
             t = t + jnp.where(free, cholesky_solve(factor, defect), 0)
-        gradient = gram @ t - linear
-        wrong = jnp.where(free, t < 0, gradient < -level)
+            return times + 1, t, jnp.where(free, linear - gram @ t, 0)
+
+        begin = (0, jnp.zeros_like(linear), jnp.where(free, linear, 0))
+        _, t, _ = jax.lax.while_loop(goes_on, refine, begin)
+        wrong = jnp.where(free, t < 0, there & (gram @ t - linear < -rounding(t)))
         return t, wrong
 
     def exchange(state: Any) -> Any:
-        count, free, _, wrong, fewest, patience = state
+        times, free, _, wrong, fewest, patience = state
         contradictions = jnp.sum(wrong)
         better = contradictions < fewest
         patience = jnp.where(better, _PATIENCE, patience - 1)
@@ -136,14 +172,21 @@ def _exchange(gram: Array, linear: Array, start: Array) -> tuple[Array, Bool[Arr
         free = free ^ jnp.where(patience >= 0, wrong, last)
         t, wrong = on(free)
         fewest = jnp.minimum(fewest, contradictions)
-        return count + 1, free, t, wrong, fewest, patience
+        return times + 1, free, t, wrong, fewest, patience
 
-    free = start > 0
+    free = (start > 0) & there
     t, wrong = on(free)
-    most: RealScalar = jnp.asarray(gram.shape[0] + 1)
-    begin = (0, free, t, wrong, most, jnp.asarray(_PATIENCE))
-    _, _, t, wrong, *_ = jax.lax.while_loop(
-        lambda s: jnp.any(s[3]) & (s[0] < _EXCHANGES), exchange, begin
+    begin = (0, free, t, wrong, jnp.asarray(count + 1), jnp.asarray(_PATIENCE))
+    _, free, t, wrong, *_ = jax.lax.while_loop(
+        lambda s: jnp.any(s[3]) & (s[0] < 50 + 5 * count), exchange, begin
     )
-    settled = ~jnp.any(wrong) & jnp.all(jnp.isfinite(t))
-    return jnp.where(settled, jnp.maximum(t, 0), start), settled
+    gradient = gram @ t - linear
+    optimal = ~jnp.any(wrong) & jnp.all(jnp.where(free, jnp.abs(gradient) <= rounding(t), True))
+    settled = optimal & jnp.all(jnp.isfinite(t))
+
+    def value(t: Array) -> Array:
+        return jnp.sum(t * (gram @ t / 2 - linear))
+
+    clipped = jnp.maximum(t, 0)
+    better = settled | (value(clipped) <= value(start))
+    return jnp.where(better, clipped, start), settled

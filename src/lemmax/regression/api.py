@@ -21,7 +21,8 @@ class Regression(NamedTuple):
     residual: AnyArray
     """``coefficients @ design.T - targets``; 0 where the target is missing."""
     settled: AnyArray
-    """Which rows are minimisers up to rounding errors; the others are approximations."""
+    """Which rows are minimisers, as their optimality conditions (of least squares) or a bound by
+    duality (of absolute deviations) show; the others are approximations."""
 
 
 def regress(
@@ -78,7 +79,10 @@ def regress(
         single = targets.ndim == 1
         design, rows, weights = _checked(design, targets, loss)
         solve = least_absolute if isinstance(loss, L1) else least_squares
-        t, settled = solve(design, rows, weights, nonnegative, max_steps)
+        # Near 1, squares neither over- nor underflow; powers of 2 cost no digit.
+        units = _unit(design), _unit(rows)
+        t, settled = solve(design / units[0], rows / units[1], weights, nonnegative, max_steps)
+        t = t * (units[1] / units[0])
         residual = jnp.where(weights > 0, t @ design.T - rows, 0)
         answer = Regression(t, residual, settled)
         if single:
@@ -107,6 +111,14 @@ def _checked(design: Any, targets: Any, loss: AbstractLoss) -> tuple[Any, Any, A
             f"Weights of shape {weights.shape} do not fit targets of shape {targets.shape}."
         ) from error
     dtype = jnp.promote_types(design.dtype, rows.dtype)
-    rows = jnp.asarray(np.where(missing, 0, rows), dtype)
+    weights = np.where(missing, 0, weights)
+    rows = np.where(weights > 0, rows, 0)
     require_finite(rows, "The targets")
-    return design.astype(dtype), rows, jnp.asarray(np.where(missing, 0, weights), dtype)
+    return design.astype(dtype), jnp.asarray(rows, dtype), jnp.asarray(weights, dtype)
+
+
+def _unit(array: Any) -> float:
+    """A power of 2 near the typical size of what is not zero."""
+    sizes = np.abs(np.asarray(array, np.float64))
+    sizes = sizes[sizes > 0]
+    return 2.0 ** round(float(np.log2(np.median(sizes)))) if len(sizes) else 1.0

@@ -24,10 +24,10 @@ from .stopping import Stopping
 from .trace import Trace
 
 # Lanes that have ended leave the program when that saves multiplying this many bytes by a vector,
-# which takes as long as compiling the smaller program (some seconds): a product for many lanes at
-# once is limited by arithmetic, at a hundred gigabytes a second and more. A measured time would be a
-# better guide, but the number of lanes moves the last bits of the results, and those must not
-# depend on a clock.
+# which takes as long as compiling the smaller program, some seconds: a product for many lanes at
+# once is limited by arithmetic, and gets through a hundred gigabytes a second and more. A measured
+# time would be a better guide, but the number of lanes moves the last bits of the results, and
+# those must not depend on a clock.
 _BYTES_WORTH_A_PROGRAM = 4e11
 
 _start = eqx.filter_jit(start_lanes)
