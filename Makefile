@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench setup clean
+.PHONY: demo test lint types bench docs setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -20,6 +20,10 @@ types: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+docs: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml
@@ -30,4 +34,4 @@ setup: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv build dist lemmax-demo .pytest_cache .ruff_cache
+	rm -rf .venv build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache

@@ -181,6 +181,10 @@ class Workbench:
         on_device = jnp.asarray(weights, at.residual.dtype)
         if at.matrix is not None:
             return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
+        alike = np.ravel(weights)
+        if isinstance(self.problem.operator, Identity) and np.all(alike == alike[0]):
+            self.passes += 1
+            return _least_squares_of_all(self.problem, at.x, at.residual, damping)
         self.passes += 2 * _CG_STEPS + 1
         return _least_squares_by_cg(self.problem, at.x, at.residual, on_device, damping)
 
@@ -257,15 +261,30 @@ def _least_squares(
 
 
 @eqx.filter_jit
+def _least_squares_of_all(
+    problem: Composite, x: Parameters, residual: Array, damping: RealLike
+) -> Parameters:
+    """The same if all entries are seen and count alike: B'B is J'J, which the map inverts."""
+    covector = problem.operator.adjoint(residual)
+    direction = problem.map.direction(x, _shift(x, damping), covector)
+    return jax.tree.map(jnp.subtract, x, direction)
+
+
+def _shift(x: Parameters, damping: RealLike) -> Array:
+    """The damping in units of J'J, whose mean eigenvalue is about that of x x'."""
+    return jnp.maximum(damping, _LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
+
+
+@eqx.filter_jit
 def _least_squares_by_cg(
     problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:
     """The same without B, by conjugate gradients; J'J, which is cheap to invert, preconditions."""
     operator, map = problem.operator, problem.map
-    # B'WB is about the gain of the operator times J'J, whose mean eigenvalue is about that of x x'.
+    # B'WB is about the gain of the operator times J'J.
     point = map(x)
     gain = jnp.sum(weights * (residual + problem.data) ** 2) / point.norm() ** 2
-    shift = jnp.maximum(damping, _LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
+    shift = _shift(x, damping)
 
     def back(observations: Array) -> Parameters:
         covector = operator.adjoint(weights * observations)

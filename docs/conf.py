@@ -1,0 +1,53 @@
+"""Sphinx: the pages in Markdown, the reference from the docstrings, the gallery executed."""
+
+import pathlib
+import warnings
+
+import lemmax
+
+project = "lemmax"
+author = "The lemmax developers"
+project_copyright = "The lemmax developers"
+version = release = lemmax.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "gallery", "methods/pictures.py", "Thumbs.db"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+myst_enable_extensions = ["dollarmath", "fieldlist"]
+myst_heading_anchors = 3
+# Pages link to the sources beside them.
+suppress_warnings = ["myst.xref_missing"]
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "lemmax"
+html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": "/plot_",
+    "ignore_pattern": "/data.py",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "abort_on_example_error": True,
+    "reference_url": {"lemmax": None},
+}
+
+warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
+(pathlib.Path(__file__).parent / "examples").mkdir(exist_ok=True)
