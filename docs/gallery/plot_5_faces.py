@@ -33,9 +33,8 @@ cleaned = {
 hidden = covered != pictures
 for name in ("RobustPCA", "PCA"):
     error = np.abs(cleaned[name] - pictures)
-    print(
-        f"{name:10} behind the squares {error[hidden].mean():.1f}   elsewhere {error[~hidden].mean():.1f}"
-    )
+    behind, elsewhere = error[hidden].mean(), error[~hidden].mean()
+    print(f"{name:10} behind the squares {behind:.1f}   elsewhere {elsewhere:.1f}")
 
 # %%
 figure, axes = plt.subplots(4, 6, figsize=(9, 7.5), layout="constrained")
