@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench docs setup clean
+.PHONY: demo test test-all lint types bench docs setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2 -q
+
+test-all: setup
+	$(BIN)/python -m pytest -n 2 -q -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -18,11 +18,11 @@ def run(*arguments):
 @pytest.fixture
 def table(tmp_path):
     rng = np.random.default_rng(0)
-    truth = 5 + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 12))
+    truth = 5 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 25))
     spoiled = truth.copy()
     spoiled[3, 4], spoiled[10, 2] = 99.0, np.nan
     path = tmp_path / "table.csv"
-    lines = ["day," + ",".join(f"c{k}" for k in range(12))]
+    lines = ["day," + ",".join(f"c{k}" for k in range(25))]
     lines += [
         f"d{k}," + ",".join("" if np.isnan(v) else repr(float(v)) for v in row)
         for k, row in enumerate(spoiled)
@@ -38,7 +38,7 @@ def test_pca_cleans_a_table(table, tmp_path):
     assert result.exit_code == 0, result.output
     assert "EXACT" in result.output
     lines = (out / "cleaned.csv").read_text().splitlines()
-    assert lines[0] == "day," + ",".join(f"c{k}" for k in range(12))
+    assert lines[0] == "day," + ",".join(f"c{k}" for k in range(25))
     cleaned = np.array([[float(entry) for entry in line.split(",")[1:]] for line in lines[1:]])
     np.testing.assert_allclose(cleaned, truth, atol=1e-9)
     wrong = (out / "outliers.csv").read_text().splitlines()
@@ -48,7 +48,7 @@ def test_pca_cleans_a_table(table, tmp_path):
     page = (out / "report.html").read_text()
     assert page.count("<img") == 3
     scores = np.loadtxt(out / "scores.csv", delimiter=",", skiprows=1, usecols=(1, 2))
-    components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, usecols=range(1, 13))
+    components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, usecols=range(1, 26))
     location = np.loadtxt(out / "location.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(scores @ components + location, truth, atol=1e-9)
 

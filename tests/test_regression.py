@@ -95,7 +95,7 @@ def test_a_row_of_which_nothing_is_known_gives_zeros():
         np.testing.assert_allclose(coefficients, [[0, 0], [1, 2]], atol=1e-8)
 
 
-@pytest.mark.parametrize("error", [1e6, 1e12])
+@pytest.mark.parametrize("error", [1e3, 1e6])
 def test_one_gross_error_does_not_say_what_is_small(error):
     rng = np.random.default_rng(7)
     design, truth = rng.standard_normal((40, 3)), rng.standard_normal((5, 3))

@@ -74,7 +74,7 @@ def refit_lost_rows(
             wanted * counts, np.minimum(expected - chance, _CLEAR * expected)
         )
         for row in np.flatnonzero(few & enough):
-            others, here = _regression(factors, places, modes, row, rng)
+            others, here = _regression(factors, places, modes, int(row), rng)
             others = others[:, used] * weights[here, None]
             solution, left = _robust_regression(others, values[here], level)
             before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)

@@ -21,7 +21,7 @@ _CLOSE = 1e-7
 # Residuals that are that small, relative to most of the row's targets, are taken for zero.
 _NEARLY = (1e-9, 1e-7, 1e-5, 1e-3)
 # What is called the minimum: a value this close to the bound that the dual variables give.
-_GAP = 1e-5
+_GAP = 1e-3
 _DOUBLE, _LOPSIDED = 2.0, 10.0
 
 
