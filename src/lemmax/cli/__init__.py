@@ -11,7 +11,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line, or say what is missing."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values.get("jax_compilation_cache_dir") is None:
         # What was compiled for a table of some shape is there for the next of that shape.
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(caches / "lemmax"))

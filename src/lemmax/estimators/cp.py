@@ -150,7 +150,7 @@ class CPDecomposition(RecoveringEstimator):
         self._warn()
         return self
 
-    def _validated(self, X: Any, reset: bool) -> np.ndarray:
+    def _validated(self, X: Any, reset: bool) -> Any:
         return validate_data(
             self,
             X,
@@ -186,7 +186,9 @@ class CPDecomposition(RecoveringEstimator):
     def _with_fixed(self, shape: tuple[int, ...], seed: int) -> tuple[AbstractMap, Any]:
         """The map of the factors that are not known, and somewhere to start."""
         assert self.fixed is not None
-        known = {mode: np.asarray(factor, np.float64) for mode, factor in self.fixed.items()}
+        known: dict[int, Any] = {
+            mode: np.asarray(factor, np.float64) for mode, factor in self.fixed.items()
+        }
         ranks = {factor.shape[-1] for factor in known.values() if factor.ndim == 2}
         fits = all(
             0 <= mode < len(shape) and factor.ndim == 2 and len(factor) == shape[mode]

@@ -145,7 +145,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         if rank > 0 and np.any(rest):
             found = self._found(table._replace(values=rest), rank)
             self.row_factors_, self.column_factors_ = factors_of(found)
-            self.rank_, wrong = found.rank, found.outliers
+            self.rank_, wrong = found.rank or 0, found.outliers
         else:
             self.rank_, wrong = 0, self._take_rest(rest)
         if self.rank_ == 0:

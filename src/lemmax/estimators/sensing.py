@@ -29,7 +29,7 @@ class _Measured(RegressorMixin, RecoveringEstimator):
             raise ValueError("All measurements are zero, and so is what was measured.")
         return X, np.asarray(y, np.float64)
 
-    def _rows(self, X: Any) -> np.ndarray:
+    def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False)
 

@@ -31,7 +31,7 @@ def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer,
     passes = found.passes
     fitted = found.map
     assert is_ranked(fitted)
-    freedom = degrees_of_freedom(found.map, found.map.rank)
+    freedom = degrees_of_freedom(fitted, fitted.rank)
     fit = Fit(
         np.asarray(found.residual, np.float64),
         descent.known,

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._typing import Parameters, RealLike
-from ..maps import AbstractMap, Composed
+from ..maps import Composed
 from ..points import KruskalPoint
 from ..problem import Composite
 from ._components_of_entries import BEYOND, MEDIAN, MatrixMap, Observed, huber_weights
@@ -68,7 +68,7 @@ class Terms(NamedTuple):
 
 
 @eqx.filter_jit
-def settle(map: AbstractMap, observed: Observed, state: State, terms: Terms) -> State:
+def settle(map: Any, observed: Observed, state: State, terms: Terms) -> State:
     """Steps at one rank until the bulk of the residuals stops shrinking."""
 
     def step(state: State) -> State:
@@ -141,7 +141,7 @@ class Graduated:
 
     def __init__(self, problem: Composite, seed: int = 0):
         self.observed = Observed.of(problem, np.random.default_rng(seed))
-        self.map = problem.map
+        self.map: Any = problem.map  # made of factors, and of a known degree
         dtype = self.observed.data.dtype
         rounding = ROUNDING * float(jnp.finfo(dtype).eps) * self.observed.typical() / MEDIAN
         self.terms = Terms(

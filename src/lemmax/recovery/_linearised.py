@@ -134,7 +134,8 @@ class Workbench:
         if self.map.symmetric:
             places = list(np.sort(np.stack(places), axis=0))
         steps = np.cumprod((1, *whole[:0:-1]))[::-1]
-        return sum(int(step) * place for step, place in zip(steps, places, strict=True))
+        products = [int(step) * place for step, place in zip(steps, places, strict=True)]
+        return sum(products[1:], products[0])
 
     @property
     def _graduates(self) -> bool:
