@@ -1,8 +1,11 @@
 """Tests and doctests run in float64, with implicit promotion of dtypes and ranks forbidden."""
 
+import gc
+import pathlib
 import signal
 
 import jax
+import pytest
 
 # A shell starts background jobs with Ctrl-C ignored; the tests of interruptions need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -11,3 +14,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Every compiled program takes some maps of memory, of which a process has 65530 on Linux; without
+# more, the compiler crashes.
+_MANY_MAPS = 30_000
+
+
+@pytest.fixture(autouse=True)
+def _forget_programs_before_there_are_too_many():
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > _MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
