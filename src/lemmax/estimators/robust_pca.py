@@ -82,9 +82,9 @@ class RobustPCA(
     >>> import numpy as np
     >>> from lemmax.estimators import RobustPCA
     >>> rng = np.random.default_rng(0)
-    >>> truth = 5 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 20))
+    >>> truth = 5 + rng.standard_normal((100, 2)) @ rng.standard_normal((2, 30))
     >>> table = truth.copy()
-    >>> table[rng.random(table.shape) < 0.1] = 100.0
+    >>> table[rng.random(table.shape) < 0.1] = 99.0
     >>> table[rng.random(table.shape) < 0.1] = np.nan
     >>> model = RobustPCA(rank=5).fit(table)
     >>> model.rank_, bool(np.allclose(model.low_rank_, truth))
