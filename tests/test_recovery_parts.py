@@ -169,3 +169,23 @@ def test_tangents_of_few_entries_agree_with_the_jacobian():
         found = tangent_of_entries(problem, map, x, used, freedom)
         assert found.weakest == pytest.approx(exact.weakest, rel=1e-6)
         assert found.error == pytest.approx(exact.error, rel=1e-6)
+
+
+def test_another_damping_does_not_compile_again():
+    rng = np.random.default_rng(7)
+    operator = lm.operators.Dense(rng.standard_normal((30, 4, 4)))
+    loss, map = lm.losses.SquaredL2(), lm.maps.PSD(4, 2)
+    bench = Workbench(lm.Composite(loss, map, rng.standard_normal(30), operator))
+    at = bench.linearise(rng.standard_normal((4, 2)), 2)
+    compilations = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, seconds, **_: compilations.append(name) if "backend_compile" in name else None
+    )
+    try:
+        bench.least_squares(at, np.ones(30), 1e-3)
+        assert compilations
+        compilations.clear()
+        bench.least_squares(at, np.ones(30), 1e-4)
+        assert not compilations
+    finally:
+        jax.monitoring.clear_event_listeners()

@@ -180,6 +180,7 @@ class Workbench:
     def least_squares(self, at: Linearised, weights: np.ndarray, damping: RealLike) -> Parameters:
         """Minimise the weighted sum of squares of the linearised residual, damped."""
         on_device = jnp.asarray(weights, at.residual.dtype)
+        damping = np.asarray(damping, at.residual.dtype)  # a number would be compiled in
         if at.matrix is not None:
             return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
         alike = np.ravel(weights)
