@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from scipy import sparse
 
 from .. import page, plots
 from ._entries import NamedEntries
@@ -41,12 +40,13 @@ def pca(
 ) -> None:
     """Clean a table with holes and wrong entries, and find its principal components."""
     from ..estimators import RobustPCA
+    from ..estimators._tables import dense_with_gaps
 
     console = Console()
     with refusing():
         table = read_table(file, labels, array, header)
         outcome = Outcome(out, f"Robust PCA of {file.name}")
-        values = _with_gaps(table.values)
+        values = dense_with_gaps(table.values)
         model = RobustPCA(
             rank,
             loss=_loss(squared),
@@ -94,6 +94,7 @@ def complete(
 ) -> None:
     """Fill the holes of a table, or predict entries from a list of known ones."""
     from ..estimators import MatrixCompletion
+    from ..estimators._tables import dense_with_gaps
 
     console = Console()
     with refusing():
@@ -113,7 +114,7 @@ def complete(
         keys = (table.labels, table.columns) if entries is None else (entries.rows, entries.columns)
         _factors(outcome, model, *keys)
         if entries is None:
-            values, cleaned = _with_gaps(table.values), model.complete()
+            values, cleaned = dense_with_gaps(table.values), model.complete()
             outcome.table("completed.csv", cleaned, table.columns, table.labels, table.label_name)
             _outliers(outcome, model.outliers_, values, cleaned, table)
             figure = plots.before_after(values, cleaned, model.outliers_.tocsr())
@@ -203,15 +204,6 @@ def nnls(
 
 def _loss(squared: bool) -> str:
     return "squared" if squared else "robust"
-
-
-def _with_gaps(values: Any) -> np.ndarray:
-    """What is not stored is missing."""
-    if not sparse.issparse(values):
-        return values
-    dense = np.full(values.shape, np.nan)
-    dense[values.coords] = values.data
-    return dense
 
 
 def _verdict(console: Console, outcome: Outcome, model: Any) -> None:

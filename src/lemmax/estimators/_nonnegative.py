@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..maps import CP, Composed, LowRank, Squares
+from ..recovery._components_of_entries import components_of
 from ._base import Observed, RecoveringEstimator
 
 # Entries of a start, relative to the mean: the derivative of a square vanishes at 0.
@@ -39,10 +40,9 @@ def _positive_parts(factors: tuple[np.ndarray, ...], rank: int) -> tuple[np.ndar
     A matrix is decomposed into its singular vectors first: its factors are no more than a basis.
     """
     if len(factors) == 2:
-        (left, first), (right, second) = (np.linalg.qr(factor) for factor in factors)
-        inner_left, values, inner_right = np.linalg.svd(first @ second.T)
-        roots = np.sqrt(values)
-        factors = left @ (inner_left * roots), right @ (inner_right.T * roots)
+        shape = len(factors[0]), len(factors[1])
+        found = components_of(LowRank(shape, factors[0].shape[1]), factors, rank)
+        factors = found.left * np.sqrt(found.values), found.right * np.sqrt(found.values)
     columns = []
     for term in range(rank):
         vectors = [factor[:, term] for factor in factors]

@@ -14,7 +14,7 @@ from .._dtype import keeps_float64, require_finite, to_device
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
-from ._rows import Fill, assembled, filled_rows
+from ._rows import Fill, assembled, filled_rows, measured
 
 
 class Dense(AbstractOperator):
@@ -106,7 +106,7 @@ class Dense(AbstractOperator):
     @keeps_float64
     def measure(self, point: AbstractPoint) -> Array:
         """Inner product of every measurement array with the point."""
-        return self.matrix @ jnp.ravel(point.dense())
+        return measured(self.matrix, jnp.ravel(point.dense()))
 
     @keeps_float64
     def adjoint(self, observations: Array) -> AbstractCovector:

@@ -15,7 +15,7 @@ from .._dtype import aligned_empty, keeps_float64, precision_context, require_fi
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
-from ._rows import Fill, assembled, filled_rows
+from ._rows import Fill, assembled, filled_rows, measured
 
 # Rows symmetrised at a time, so that packing needs little memory beside its result.
 _PACK_BYTES = 2**26
@@ -148,7 +148,8 @@ class SymmetricDense(AbstractOperator):
         """Inner product of every measurement array with a symmetric point."""
         dense = jnp.ravel(point.dense())
         distinct, multiplicity = distinct_entries(self.dim, self.order)
-        return self.packed @ (dense[distinct] * jnp.asarray(multiplicity, dense.dtype))
+        weighted = dense[distinct] * jnp.asarray(multiplicity, dense.dtype)
+        return measured(self.packed, weighted)
 
     @keeps_float64
     def adjoint(self, observations: Array) -> AbstractCovector:

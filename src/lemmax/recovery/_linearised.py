@@ -45,7 +45,7 @@ _SHARE_OF_MEMORY = 1 / 8
 # Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
 _LMM_STEPS = 20
 _CG_STEPS = 40
-_LEAST_DAMPING = 1e-9
+LEAST_DAMPING = 1e-9
 
 
 class Linearised(NamedTuple):
@@ -274,7 +274,7 @@ def _least_squares_of_all(
 
 def _shift(x: Parameters, damping: RealLike) -> Array:
     """The damping in units of J'J, whose mean eigenvalue is about that of x x'."""
-    return jnp.maximum(damping, _LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
+    return jnp.maximum(damping, LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
 
 
 @eqx.filter_jit

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Parameters
-from ._linearised import Linearised, Workbench, parameter_count
+from ._linearised import LEAST_DAMPING, Linearised, Workbench, parameter_count
 from ._structure import degrees_of_freedom
 
 # The median of |z| for a standard Gaussian, and the size beyond which a residual is none of one.
@@ -17,7 +17,6 @@ _MEDIAN_OF_A_GAUSSIAN = 0.6745
 BULK = 3.0
 _ROUNDS = 12
 _TRIES = 5
-_LEAST_DAMPING = 1e-9
 
 
 class Refit(NamedTuple):
@@ -69,7 +68,7 @@ def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Re
     known = weights > 0
     at = bench.linearise(x, rank)
     freedom = freedom_of(bench, at)
-    used, moved, scale, damping = np.zeros_like(known), np.inf, np.inf, _LEAST_DAMPING
+    used, moved, scale, damping = np.zeros_like(known), np.inf, np.inf, LEAST_DAMPING
     for _ in range(_ROUNDS):
         residual = np.asarray(at.residual, np.float64)
         before, (used, scale) = used, bulk_of(residual, known, freedom, robust)
@@ -94,7 +93,7 @@ def _downhill(
     for _ in range(_TRIES):
         after = bench.linearise(bench.least_squares(at, weights, damping), at.rank)
         if squares(after) <= squares(at):
-            return after, max(damping / 100, _LEAST_DAMPING)
+            return after, max(damping / 100, LEAST_DAMPING)
         damping = 100 * damping
     return at, damping
 
