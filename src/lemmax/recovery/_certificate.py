@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap
+from ._components_of_entries import LONELY
 from ._noise import BULK, largest_gaussian
 from ._structure import degrees_of_freedom, is_ranked
 from ._tangent import Tangent
@@ -55,6 +56,8 @@ class Fit(NamedTuple):
     """Of the point."""
     tangent: Callable[[np.ndarray], Tangent]
     """How well given observations see its tangents."""
+    leverage: float = 0.0
+    """Of entries of a matrix: 1 if a row or column has a component of its own."""
 
 
 def certify_exact(fit: Fit, rounding: float) -> Certificate:
@@ -139,6 +142,10 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
         objections.append(f"it explains {hits} of {count} observations, no more than half")
     if tangent.weakest < _LEAST_GAIN:
         objections.append("there are directions in which it can move that no observation sees")
+    if fit.leverage > LONELY:
+        objections.append(
+            "a row or column has a component of its own, which would explain whatever is in it"
+        )
     return objections
 
 

@@ -33,7 +33,11 @@ _CLEARANCE = 1.5
 # image of the strong ones in the clipping.
 _COMPARABLE = 0.5
 # A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
-FEW_ROWS, _PART_OF_ROWS = 4, 0.02
+# Of short vectors less is asked: a part of their length.
+FEW_ROWS, _PART_OF_ROWS, _SHORT = 4, 0.02, 6
+# A row with a leverage above this has a component of its own, which fits whatever is in the row.
+LONELY = 0.99
+_NOTHING = 1e-10
 _POWER_ITERATIONS = 4
 
 
@@ -78,8 +82,13 @@ class Observed(eqx.Module):
         # Where the matrix has rows of zeros it is no merit to fit them: the rest is judged.
         judged = known & (data != 0)
         places = np.flatnonzero(judged if np.any(judged) else known)
+        # As many as compile the same program for another table of that shape: some count twice.
+        wanted = min(_SAMPLE, 1 << (len(places) - 1).bit_length())
         if len(places) > _SAMPLE:
             places = rng.choice(places, _SAMPLE, replace=False)
+        else:
+            twice = rng.choice(places, wanted - len(places), replace=False)
+            places = np.concatenate([places, twice])
         everywhere = bool(np.all(weights == 1))
         unit = 2.0 ** np.round(np.log2(_typical(data.reshape(-1)[places]) or 1.0))
         return cls(
@@ -165,9 +174,37 @@ class Components(NamedTuple):
         spread = np.ones(len(self.values), bool)
         for vectors in (self.left, self.right):
             rows = len(vectors)
-            needed = min(rows / 2, max(FEW_ROWS, _PART_OF_ROWS * rows))
+            needed = min(rows / _SHORT, max(FEW_ROWS, _PART_OF_ROWS * rows))
             spread &= 1 / np.maximum(np.sum(vectors**4, axis=0), 1e-300) >= needed
         return spread
+
+    def shared(self, symmetric: bool) -> "Components":
+        """Without what lives on a few rows or columns, or belongs to one alone."""
+        found = self.only(self.spread())
+        for side in ("left",) if symmetric else ("left", "right"):
+            vectors = getattr(found, side)
+            lonely = leverages(vectors) > LONELY
+            # With every direction that only one row has, the rank falls by one.
+            rank = len(found.values) - int(np.count_nonzero(lonely))
+            if rank == len(found.values):
+                continue
+            roots = np.sqrt(found.values)
+            rest = found._replace(**{side: np.where(lonely[:, None], 0, vectors)})
+            left, right = rest.left * roots, rest.right * roots
+            found = _decomposed(left, left if symmetric else right).only(slice(max(rank, 0)))
+        return found
+
+
+def largest_leverage(map: MatrixMap, x: Parameters) -> float:
+    """Of a row or column of a matrix; 1 if one has a component of its own."""
+    found = components_of(map, x, map.rank)
+    kept = found.only(found.values > _NOTHING * max(found.values[0], np.finfo(float).tiny))
+    return float(max(np.max(leverages(vectors), initial=0) for vectors in (kept.left, kept.right)))
+
+
+def leverages(basis: np.ndarray) -> np.ndarray:
+    """How much of each row of a matrix no other row has a part in; 1 if nobody has."""
+    return np.sum(basis**2, axis=1)
 
 
 def huber_weights(residual: Array, level: RealLike, beyond: RealLike = BEYOND) -> Array:
@@ -234,9 +271,14 @@ def components_of(map: MatrixMap, x: Parameters, rank: int) -> Components:
     if isinstance(map, PSD):
         left, roots, _ = np.linalg.svd(np.asarray(x, np.float64), full_matrices=False)
         return Components(left, roots**2, left).only(slice(rank))
-    (left, first), (right, second) = (np.linalg.qr(np.asarray(f, np.float64)) for f in x)
+    return _decomposed(*(np.asarray(factor, np.float64) for factor in x)).only(slice(rank))
+
+
+def _decomposed(left: np.ndarray, right: np.ndarray) -> Components:
+    """The singular value decomposition of a product ``left right'``."""
+    (left, first), (right, second) = np.linalg.qr(left), np.linalg.qr(right)
     inner_left, values, inner_right = np.linalg.svd(first @ second.T)
-    return Components(left @ inner_left, values, right @ inner_right.T).only(slice(rank))
+    return Components(left @ inner_left, values, right @ inner_right.T)
 
 
 def factors_of(map: MatrixMap, components: Components, dtype: Any) -> Parameters:

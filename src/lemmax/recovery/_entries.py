@@ -1,5 +1,7 @@
 """Observed entries of a matrix: the graduated fit, and what it proves."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ from ..init._matrices import project_low_rank, project_psd
 from ..maps import PSD
 from ..operators import Identity
 from ..problem import Composite
-from ._certificate import Fit, certify_exact, certify_noise, nothing_found
+from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
+from ._components_of_entries import LONELY, largest_leverage, leverages
 from ._descent import Descent, Watch
 from ._entrywise import EntrywiseFit, fit_entries
 from ._linearised import Workbench
@@ -18,53 +21,128 @@ from ._search import Answer, is_robust, predictions
 from ._structure import degrees_of_freedom, is_ranked, largest_rank, term_sizes, with_rank
 from ._tangent import tangent_of_entries
 
+# Prices of errors that a convex start is made with; up to how many entries, times the smaller
+# dimension, it comes first, and up to how many at all: some seconds' worth.
+_PRICES = (1.0, 1.5)
+_QUICK, _AFFORDABLE = 1e6, 1.2e7
+
 
 def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
     """The answer, the passes and the steps it took."""
+    search = _EntriesSearch(problem, seed, watch)
+    return search.run(), search.passes, search.steps
 
-    def told(step: int, rank: int, scale: float) -> bool:
-        return watch(f"rank {rank}", step, scale)
 
-    robust = is_robust(problem)
-    descent = Descent(Workbench(problem), robust, watch, np.random.default_rng(seed))
-    found = _nothing_wrong(problem, descent) or fit_entries(problem, seed=seed, watch=told)
-    passes = found.passes
-    fitted = found.map
-    assert is_ranked(fitted)
-    freedom = degrees_of_freedom(fitted, fitted.rank)
-    fit = Fit(
-        np.asarray(found.residual, np.float64),
-        descent.known,
-        descent.bench.labels,
-        float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
-        lambda used: tangent_of_entries(problem, fitted, found.x, used, freedom),
-    )
+class _EntriesSearch:
+    """Fits from several starts, and what they took."""
 
-    def again(part: Composite) -> np.ndarray:
-        nonlocal passes
-        less = fit_entries(part, seed=seed, watch=told)
-        passes += less.passes
-        if less.interrupted:
-            raise KeyboardInterrupt
-        return np.asarray(less.residual, np.float64)
+    def __init__(self, problem: Composite, seed: int, watch: Watch):
+        self.problem, self.seed, self.watch = problem, seed, watch
+        self.robust = is_robust(problem)
+        self.descent = Descent(Workbench(problem), self.robust, watch, np.random.default_rng(seed))
+        self.passes = self.steps = 0
 
-    interrupted = found.interrupted
-    if fit.norm == 0:
-        certificate = nothing_found(fit, freedom)
-    elif interrupted or descent.vanishes(fit.residual):
-        certificate = certify_exact(fit, descent.zero)
-    else:
-        used, scale = bulk_of(fit.residual, fit.known, freedom, robust)
+    def run(self) -> Answer:
+        """The first fit that is certainly exact, or else the best of all."""
+        judged: list[tuple[float, EntrywiseFit, float | None]] = []
+        found = _nothing_wrong(self.problem, self.descent)
+        for start in _starts(self.problem):
+            found = found or self._fit(self.problem, start)
+            fit = self._seen(found)
+            if self.descent.vanishes(fit.residual):
+                answer = self._answer(found, certify_exact(fit, self.descent.zero))
+                if answer.certificate.holds and not found.interrupted:
+                    return answer
+                judged.append((answer.criterion, found, start))
+            else:
+                judged.append((self._noisy_criterion(found, fit), found, start))
+            interrupted, found = found.interrupted, None
+            if interrupted:
+                break
+        _, best, start = min(judged, key=lambda each: each[0])
+        if interrupted:
+            certificate = certify_exact(self._seen(best), self.descent.zero)
+            return self._answer(best, certificate)._replace(interrupted=True)
+        return self._best(best, start)
+
+    def _fit(self, problem: Composite, start: float | None) -> EntrywiseFit:
+        found = fit_entries(problem, seed=self.seed, watch=self._told, convex=start)
+        self.passes += found.passes
+        self.steps += found.steps
+        return found
+
+    def _told(self, step: int, rank: int, scale: float) -> bool:
+        return self.watch(f"rank {rank}", step, scale)
+
+    def _seen(self, found: EntrywiseFit) -> Fit:
+        freedom = _freedom(found)
+        return Fit(
+            np.asarray(found.residual, np.float64),
+            self.descent.known,
+            self.descent.bench.labels,
+            float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
+            lambda used: tangent_of_entries(self.problem, found.map, found.x, used, freedom),
+            largest_leverage(found.map, found.x) if self.robust else 0.0,
+        )
+
+    def _noisy_criterion(self, found: EntrywiseFit, fit: Fit) -> float:
+        freedom = _freedom(found)
+        used, scale = bulk_of(fit.residual, fit.known, freedom, self.robust)
+        return schwarz(self.descent.bench, fit.residual, used, scale, freedom)
+
+    def _best(self, found: EntrywiseFit, start: float | None) -> Answer:
+        """What the best of the fits proves, as far as it is not exact."""
+        fit, freedom = self._seen(found), _freedom(found)
+        if fit.norm == 0:
+            return self._answer(found, nothing_found(fit, freedom))
+        if self.descent.vanishes(fit.residual):
+            return self._answer(found, certify_exact(fit, self.descent.zero))
+        used, scale = bulk_of(fit.residual, fit.known, freedom, self.robust)
+
+        def again(part: Composite) -> np.ndarray:
+            less = self._fit(part, start)
+            if less.interrupted:
+                raise KeyboardInterrupt
+            return np.asarray(less.residual, np.float64)
+
         try:
-            certificate = certify_noise(fit, used, scale, lambda: predictions(problem, seed, again))
+            certificate = certify_noise(
+                fit, used, scale, lambda: predictions(self.problem, self.seed, again)
+            )
         except KeyboardInterrupt:
-            interrupted, certificate = True, certify_exact(fit, descent.zero)
-    sizes = term_sizes(found.map, found.x)
-    criterion = schwarz(
-        descent.bench, fit.residual, certificate.explained, certificate.noise, freedom
-    )
-    answer = Answer(found.map, found.x, fit.residual, sizes, certificate, criterion, interrupted)
-    return answer, passes, found.steps
+            certificate = certify_exact(fit, self.descent.zero)
+            return self._answer(found, certificate)._replace(interrupted=True)
+        return self._answer(found, certificate)
+
+    def _answer(self, found: EntrywiseFit, certificate: Certificate) -> Answer:
+        residual = np.asarray(found.residual, np.float64)
+        criterion = schwarz(
+            self.descent.bench,
+            residual,
+            certificate.explained,
+            certificate.noise,
+            _freedom(found),
+        )
+        sizes = term_sizes(found.map, found.x)
+        return Answer(found.map, found.x, residual, sizes, certificate, criterion)
+
+
+def _freedom(found: EntrywiseFit) -> int:
+    assert is_ranked(found.map)
+    return degrees_of_freedom(found.map, found.map.rank)
+
+
+def _starts(problem: Composite) -> list[float | None]:
+    """Prices of errors in a convex start, or None to start from nothing, in order of their promise.
+
+    Of a small table a singular value decomposition is quick, and there is little in it that stands
+    out step by step.
+    """
+    shape = problem.map.shape or problem.data.shape
+    work = min(shape) * math.prod(shape)
+    if not is_robust(problem) or work > _AFFORDABLE:
+        return [None]
+    return [*_PRICES, None] if work <= _QUICK else [None, _PRICES[0]]
 
 
 def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
@@ -82,6 +160,9 @@ def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
         return None
     spectrum = project(data, shown, noisy=False).parts
     left, right = (side * np.sqrt(spectrum.values) for side in (spectrum.left, spectrum.right))
+    sides = (spectrum.left, spectrum.right)
+    if is_robust(problem) and max(np.max(leverages(side)) for side in sides) > LONELY:
+        return None  # of a row that is wrong as a whole, for instance
     residual = left @ right.T - data
     if np.sqrt(np.mean(residual**2)) > descent.rounding:
         return None

@@ -31,6 +31,7 @@ from ._components_of_entries import (
     leading_components,
     of_rank,
 )
+from ._convex import convex_components
 from ._entrywise_steps import (
     BETTER,
     LEVEL,
@@ -159,15 +160,14 @@ class _Search:
             if self.stopped or self.steps < last:
                 return state
             now = components_of(self.map, state.x, rank)
-            if not np.all(now.spread()):  # a redundant component has found a row to fit
-                now = now.only(now.spread())
-                rank = len(now.values)
+            shared = now.shared(self.map.symmetric)
+            if len(shared.values) < rank:  # a redundant component has found a row to fit
+                now, rank = shared, len(shared.values)
                 state = state._replace(x=factors_of(self.map, now, self.dtype), **fresh)
 
     def keep(self, state: State, rank: int) -> None:
         """Take over what the steps arrived at."""
-        found = components_of(self.map, state.x, rank)
-        self.found = found.only(found.spread())
+        self.found = components_of(self.map, state.x, rank).shared(self.map.symmetric)
         self.scale, self.level = float(state.scale), float(state.level)
 
     def _real(self, number: float) -> np.ndarray:
@@ -289,6 +289,20 @@ class _Search:
         state = self.settle(self.found, patience=10 * PATIENCE, still=still, height=LEVEL)
         self.keep(state, self.rank)
 
+    def start_convex(self, price: float) -> None:
+        """Begin with the components that principal component pursuit finds."""
+        data = np.asarray(self.observed.data, np.float64)
+        weights = 1.0 if self.observed.known is None else np.asarray(self.observed.known)
+        weights = np.broadcast_to(weights, data.shape)
+        known = weights > 0
+        data = np.divide(data, weights, out=np.zeros_like(data), where=known)
+        start = convex_components(data, known, self.bound, isinstance(self.map, PSD), price)
+        if len(start.values) == 0:
+            return
+        self.map = of_rank(self.map, min(self.bound, max(self.map.rank, len(start.values))))
+        self.level = 0.0
+        self.keep(self.settle(start), len(start.values))
+
     def run(self) -> None:
         """Add components, drop them, and refit rows that were lost, until nothing changes."""
         for _ in range(_ROUNDS):
@@ -312,7 +326,12 @@ def _whole(number: int) -> np.ndarray:
 
 
 def fit_entries(
-    problem: Composite, *, seed: int = 0, max_steps: int = 2000, watch: Watch | None = None
+    problem: Composite,
+    *,
+    seed: int = 0,
+    max_steps: int = 2000,
+    watch: Watch | None = None,
+    convex: float | None = None,
 ) -> EntrywiseFit:
     """Fit a low-rank matrix to observed entries, a part of them grossly wrong, and find its rank.
 
@@ -330,6 +349,9 @@ def fit_entries(
     watch : callable, optional
         Called as ``watch(steps, rank, scale)`` now and then, ``scale`` the standard deviation of
         the bulk of the residuals; returns True to stop.
+    convex : float, optional
+        Start not from nothing, but from principal component pursuit with that price of errors, if
+        entries are stored as a table.
 
     Returns
     -------
@@ -361,6 +383,8 @@ def fit_entries(
         search = _Search(problem, rng, max_steps, watch)
         interrupted = False
         try:
+            if convex is not None and isinstance(search.observed.operator, Identity):
+                search.start_convex(convex)
             search.run()
         except KeyboardInterrupt:
             interrupted = True

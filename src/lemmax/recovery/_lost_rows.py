@@ -22,6 +22,8 @@ _GAIN = 0.1
 # Its last fits are to residuals below so many times their quantile at this share: a row may have
 # more outliers than the others. Of normal ones that is three standard deviations.
 _TRIMMED_FITS, _BULK, _SURELY_INLIERS = 5, 8.0, 0.3
+# Up to so many values, chance decides how many are wrong: so many fits to a few are compared.
+_SHORT, _DRAWS = 300, 200
 # So many entries of a row tell it well enough.
 _ENOUGH = 4000
 
@@ -76,7 +78,7 @@ def refit_lost_rows(
         for row in np.flatnonzero(few & enough):
             others, here = _regression(factors, places, modes, int(row), rng)
             others = others[:, used] * weights[here, None]
-            solution, left = _robust_regression(others, values[here], level)
+            solution, left = _robust_regression(others, values[here], level, rng)
             before, after = np.quantile(sizes[here], wanted), np.quantile(np.abs(left), wanted)
             # A row may consist of outliers alone: then it stays as it is.
             more = (
@@ -116,13 +118,25 @@ def _regression(
 
 
 def _robust_regression(
-    matrix: np.ndarray, values: np.ndarray, level: float
+    matrix: np.ndarray, values: np.ndarray, level: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least absolute deviations by reweighted least squares, then least squares on the bulk.
+    """Of two candidates the one that goes through more values.
+
+    Least absolute deviations fail if by chance a short row has many outliers of one sign; for
+    those, the best of many fits to as many values as there are unknowns.
 
     Returns the solution and the residual.
     """
     smallest = max(level, np.finfo(np.float64).tiny)
+    starts = [_least_deviations(matrix, values, smallest)]
+    if 2 * matrix.shape[1] < len(values) <= _SHORT:
+        starts.append(_consensus(matrix, values, rng))
+    candidates = [_trimmed(matrix, values, start, smallest) for start in starts]
+    return min(candidates, key=lambda each: float(np.median(np.abs(each[1]))))
+
+
+def _least_deviations(matrix: np.ndarray, values: np.ndarray, smallest: float) -> np.ndarray:
+    """By reweighted least squares."""
     smooth = np.max(np.abs(values))
     solution, residual = np.zeros(matrix.shape[1]), values
     while smooth > smallest:
@@ -130,6 +144,23 @@ def _robust_regression(
         roots = 1 / np.sqrt(np.maximum(np.abs(residual), smooth))
         solution = np.linalg.lstsq(matrix * roots[:, None], values * roots, rcond=None)[0]
         residual = values - matrix @ solution
+    return solution
+
+
+def _consensus(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Of the solutions through a few values, the one with the smallest median residual."""
+    count, unknowns = matrix.shape
+    chosen = np.argsort(rng.random((_DRAWS, count)), axis=1)[:, :unknowns]
+    solutions = np.einsum("kij,kj->ki", np.linalg.pinv(matrix[chosen]), values[chosen])
+    sizes = np.median(np.abs(values[:, None] - matrix @ solutions.T), axis=0)
+    return solutions[np.argmin(sizes)]
+
+
+def _trimmed(
+    matrix: np.ndarray, values: np.ndarray, solution: np.ndarray, smallest: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares on the bulk of the residuals, a few times."""
+    residual = values - matrix @ solution
     for _ in range(_TRIMMED_FITS):
         small = np.quantile(np.abs(residual), _SURELY_INLIERS)
         bulk = np.abs(residual) <= max(_BULK * small, smallest)

@@ -10,12 +10,13 @@ import numpy as np
 from .._typing import Parameters
 from ..init import random_starts, spectral
 from ..losses import L2, SquaredL2
-from ..maps import AbstractMap, Composed
+from ..maps import PSD, AbstractMap, Composed, LowRank
 from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise
+from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
-from ._linearised import Linearised, Workbench, weights_of, with_weights
+from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
 from ._structure import degrees_of_freedom, is_ranked, largest_rank, without_zero_terms
 from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
@@ -29,6 +30,8 @@ _FOLDS, _ENOUGH_HIDDEN = 5, 200
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
+# Observations times parameters.
+_TINY = 1e5
 
 Attempt = tuple[Parameters, int | None]
 """Parameters to start from, and how many terms they have."""
@@ -66,9 +69,10 @@ class Search:
         """Passes over the measurements so far."""
         return self.bench.passes
 
-    def is_small(self) -> bool:
-        """Whether linearised steps are affordable."""
-        return self.bench.is_small(random_starts(self.problem.map, 1, seed=0)[0])
+    def is_tiny(self) -> bool:
+        """Whether linearised steps take no time at any rank."""
+        parameters = parameter_count(random_starts(self.problem.map, 1, seed=0)[0])
+        return self.problem.data.size * parameters <= _TINY
 
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
@@ -233,7 +237,15 @@ class Search:
             self.bench.labels,
             self.bench.norm(at),
             lambda used: self._tangent(at, used),
+            self._leverage(at),
         )
+
+    def _leverage(self, at: Linearised) -> float:
+        """Whether wrong entries of a matrix may be explained by a component of their own."""
+        map = self.bench.ranked
+        if not (self.robust and self.entrywise and isinstance(map, (PSD, LowRank))):
+            return 0.0
+        return largest_leverage(map, at.x)
 
     def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
         if at.matrix is not None:

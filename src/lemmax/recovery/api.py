@@ -162,8 +162,8 @@ def _search(
         return search.run(), search.passes, search.steps
     answer, passes, steps = search_entries(problem, seed, watch)
     certain = answer.certificate.exact and answer.certificate.holds
-    if not (certain or answer.interrupted) and search.is_small():
-        # A second opinion: of a small table the other fit sees too little to tell its parts.
+    if not (certain or answer.interrupted) and search.is_tiny():
+        # A second opinion: of a tiny table the other fit sees too little to tell its parts.
         other = search.run()
         passes, steps = passes + search.passes, steps + search.steps
         answer = min(answer, other, key=lambda each: each.criterion)

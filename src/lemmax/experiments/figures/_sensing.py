@@ -137,9 +137,9 @@ def draw(table: Table) -> Any:
     for row, dim in enumerate(dims):
         for column, kind in enumerate(KINDS):
             ax = axes[row, column]
-            draw_curves(ax, table.where(kind=kind, dim=dim), styled_by=styled_by, legend=None)
+            rows = table.where(kind=kind, dim=dim)
+            draw_curves(ax, rows, styled_by=styled_by, legend=None, error_range=(1e-13, 1.0))
             ax.set_title(f"{kind}, d = {dim}")
-            ax.set_ylim(1e-13, 1.0)
     legend_beside(figure, table, styled_by=styled_by)
     return figure
 

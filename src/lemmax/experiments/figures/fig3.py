@@ -103,7 +103,7 @@ def _rivals(table: Table) -> list[list[float]]:
 EXPERIMENT = Experiment(
     "fig3",
     "Figure 3: matrix sensing, squared loss",
-    minutes=10,
+    minutes=9,
     settings=sensing.SETTINGS,
     jobs=jobs,
     claims=claims,

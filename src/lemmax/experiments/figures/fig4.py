@@ -69,7 +69,7 @@ def claims(table: Table, facts: Facts) -> list[Claim]:
 EXPERIMENT = Experiment(
     "fig4",
     "Figure 4: matrix sensing, absolute loss",
-    minutes=12,
+    minutes=9,
     settings=sensing.SETTINGS,
     jobs=jobs,
     claims=claims,

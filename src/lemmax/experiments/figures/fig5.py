@@ -251,7 +251,7 @@ def draw(table: Table) -> Any:
 EXPERIMENT = Experiment(
     "fig5",
     "Figure 5: sensitivity to the parameters",
-    minutes=20,
+    minutes=15,
     settings=SETTINGS,
     jobs=jobs,
     claims=claims,

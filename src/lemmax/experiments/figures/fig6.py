@@ -272,7 +272,7 @@ def draw(table: Table) -> Any:
 EXPERIMENT = Experiment(
     "fig6",
     "Figure 6: robustness to gross outliers",
-    minutes=40,
+    minutes=42,
     settings=SETTINGS,
     jobs=jobs,
     claims=claims,

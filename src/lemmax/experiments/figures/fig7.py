@@ -290,7 +290,7 @@ def draw(table: Table) -> Any:
 EXPERIMENT = Experiment(
     name="fig7",
     title="Figure 7: CP decomposition of large tensors",
-    minutes=1.5,
+    minutes=1,
     settings=SETTINGS,
     jobs=jobs,
     claims=claims,
