@@ -20,6 +20,8 @@ from ._rows import geometric_median, predicted_rows, scores_of
 
 # The bound on the rank if none is given: a quarter of the smaller side, and at most this.
 _MOST = 20
+# Up to so many entries a second fit costs little.
+_SMALL = 100_000
 # Singular values that are this small, relative to the largest, are rounding errors.
 _ROUNDING = 1e-9
 
@@ -137,6 +139,14 @@ class RobustPCA(
             return self._constant(X, shift)
         # Of a centred table of some rank, the table itself has one more.
         places, factors = self._fitted(X - shift, weights, min(bound + self.centre, *X.shape))
+        if np.any(shift) and not self.recovery_.status.succeeded and X.size <= _SMALL:
+            # Medians may hide what sets a column's location apart from its components.
+            before = self.recovery_
+            other = self._fitted(X, weights, min(bound + 1, *X.shape))
+            if self.recovery_.status.succeeded:
+                (places, factors), shift = other, np.zeros_like(shift)
+            else:
+                self._take_verdict(before)
         location = self._location(factors, shift)
         if len(self._strengths(factors, location - shift)) > bound:
             # More directions than allowed: the fit around the location that is now known.

@@ -37,7 +37,7 @@ _COMPARABLE = 0.5
 FEW_ROWS, _PART_OF_ROWS, _SHORT = 4, 0.02, 6
 # A row with a leverage above this has a component of its own, which fits whatever is in the row.
 LONELY = 0.99
-_NOTHING = 1e-10
+_ROUNDING = 1e-10
 _POWER_ITERATIONS = 4
 
 
@@ -184,6 +184,8 @@ class Components(NamedTuple):
         for side in ("left",) if symmetric else ("left", "right"):
             vectors = getattr(found, side)
             lonely = leverages(vectors) > LONELY
+            if len(vectors) <= len(found.values) + 1:
+                continue  # there are hardly more rows than components
             # With every direction that only one row has, the rank falls by one.
             rank = len(found.values) - int(np.count_nonzero(lonely))
             if rank == len(found.values):
@@ -198,8 +200,10 @@ class Components(NamedTuple):
 def largest_leverage(map: MatrixMap, x: Parameters) -> float:
     """Of a row or column of a matrix; 1 if one has a component of its own."""
     found = components_of(map, x, map.rank)
-    kept = found.only(found.values > _NOTHING * max(found.values[0], np.finfo(float).tiny))
-    return float(max(np.max(leverages(vectors), initial=0) for vectors in (kept.left, kept.right)))
+    kept = found.only(found.values > _ROUNDING * max(found.values[0], np.finfo(float).tiny))
+    rank = len(kept.values)
+    sides = [side for side in (kept.left, kept.right) if len(side) > rank + 1]
+    return float(max((np.max(leverages(side), initial=0) for side in sides), default=0))
 
 
 def leverages(basis: np.ndarray) -> np.ndarray:
@@ -241,13 +245,20 @@ def _leading(
 
 
 def leading_components(
-    map: MatrixMap, observed: Observed, x: Parameters, level: float, probe: np.ndarray
+    map: MatrixMap,
+    observed: Observed,
+    x: Parameters,
+    level: float,
+    probe: np.ndarray,
+    *,
+    robust: bool,
 ) -> Components:
     """The components of what the fit leaves of the data, outliers clipped or left out.
 
-    Those that noise does not have, and that do not live on a few rows.
+    Those that noise does not have, and, if there may be outliers, that do not live on a few rows.
     """
     dtype = observed.data.dtype
+    level = level if robust else np.inf
     arrays = _leading(map, observed, x, np.asarray(level, dtype), jnp.asarray(probe, dtype))
     left, values, right, energy = (np.asarray(array, np.float64) for array in arrays)
     rows, columns = observed.shape
@@ -255,7 +266,10 @@ def leading_components(
     edges = np.sqrt(rest / (rows * columns)) * observed.roots
     in_a_row = max(1.0, float(observed.count) / max(rows, columns))
     found = Components(left, values, right)
-    good = (values > (1 + _CLEARANCE / np.sqrt(in_a_row)) * edges) & found.spread()
+    good = values > (1 + _CLEARANCE / np.sqrt(in_a_row)) * edges
+    good &= values > _ROUNDING * np.max(np.abs(values))
+    if robust:
+        good &= found.spread()
     if np.any(good):
         good &= values >= _COMPARABLE * np.max(values[good])
     return found.only(good)

@@ -12,13 +12,20 @@ from ..maps import PSD
 from ..operators import Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
-from ._components_of_entries import LONELY, largest_leverage, leverages
+from ._components_of_entries import LONELY, largest_leverage
 from ._descent import Descent, Watch
 from ._entrywise import EntrywiseFit, fit_entries
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
-from ._search import Answer, is_robust, predictions
-from ._structure import degrees_of_freedom, is_ranked, largest_rank, term_sizes, with_rank
+from ._search import Answer, predictions
+from ._structure import (
+    degrees_of_freedom,
+    is_ranked,
+    is_robust,
+    largest_rank,
+    term_sizes,
+    with_rank,
+)
 from ._tangent import tangent_of_entries
 
 # Prices of errors that a convex start is made with; up to how many entries, times the smaller
@@ -160,11 +167,11 @@ def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
         return None
     spectrum = project(data, shown, noisy=False).parts
     left, right = (side * np.sqrt(spectrum.values) for side in (spectrum.left, spectrum.right))
-    sides = (spectrum.left, spectrum.right)
-    if is_robust(problem) and max(np.max(leverages(side)) for side in sides) > LONELY:
-        return None  # of a row that is wrong as a whole, for instance
     residual = left @ right.T - data
     if np.sqrt(np.mean(residual**2)) > descent.rounding:
         return None
     x = cast_floats(left if isinstance(problem.map, PSD) else (left, right), problem.data.dtype)
-    return EntrywiseFit(with_rank(problem.map, shown), x, residual, 0, 1, True, False)
+    found = with_rank(problem.map, shown)
+    if is_robust(problem) and largest_leverage(found, x) > LONELY:
+        return None  # of a row that is wrong as a whole, for instance
+    return EntrywiseFit(found, x, residual, 0, 1, True, False)

@@ -14,6 +14,7 @@ from ..points import KruskalPoint
 from ..problem import Composite
 from ._components_of_entries import BEYOND, MEDIAN, MatrixMap, Observed, huber_weights
 from ._lost_rows import refit_lost_rows
+from ._structure import is_robust
 
 # The Huber loss is quadratic up to so many standard deviations of the bulk.
 LEVEL = 3.0
@@ -65,6 +66,8 @@ class Terms(NamedTuple):
     still: RealLike
     patience: RealLike
     steps: RealLike
+    robust: np.ndarray
+    """Whether the level matters; of a squared loss all residuals count."""
 
 
 @eqx.filter_jit
@@ -82,6 +85,7 @@ def settle(map: Any, observed: Observed, state: State, terms: Terms) -> State:
         level = jnp.maximum(height * scale, _FALL * state.level)
         level = jnp.where(first, level, jnp.minimum(level, state.level))
         weights = huber_weights(residual, level, terms.beyond)
+        weights = jnp.where(terms.robust, weights, jnp.ones_like(weights))
         counted = weights * residual
         covector = observed.adjoint(counted)
         # J'J is of the size of the point to the power 2 - 2 / N, N the degree of the map.
@@ -147,6 +151,7 @@ class Graduated:
         self.terms = Terms(
             *(np.asarray(number, dtype) for number in (LEVEL, BEYOND, rounding, 0.0)),
             *(np.asarray(number, np.int32) for number in (PATIENCE, 0)),
+            np.asarray(is_robust(problem)),
         )
 
     def __call__(self, x: Parameters, steps: int) -> tuple[Parameters, int]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from .._typing import Parameters
 from ..init import random_starts, spectral
-from ..losses import L2, SquaredL2
 from ..maps import PSD, AbstractMap, Composed, LowRank
 from ..operators import Entries, Identity
 from ..problem import Composite
@@ -18,7 +17,13 @@ from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
-from ._structure import degrees_of_freedom, is_ranked, largest_rank, without_zero_terms
+from ._structure import (
+    degrees_of_freedom,
+    is_ranked,
+    is_robust,
+    largest_rank,
+    without_zero_terms,
+)
 from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
@@ -294,11 +299,6 @@ def lower_ranks(bound: int) -> list[int]:
     while ranks[-1] < bound:
         ranks.append(-(-ranks[-1] * 3 // 2))
     return [rank for rank in ranks if rank < bound]
-
-
-def is_robust(problem: Composite) -> bool:
-    """Whether the loss bears outliers."""
-    return not isinstance(problem.loss, (L2, SquaredL2))
 
 
 def predictions(

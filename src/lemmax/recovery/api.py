@@ -21,8 +21,8 @@ from ._certificate import Certificate, needed_observations
 from ._entries import search_entries
 from ._linearised import weights_of, with_weights
 from ._scaling import Unit
-from ._search import Answer, Search, is_robust
-from ._structure import is_ranked
+from ._search import Answer, Search
+from ._structure import is_ranked, is_robust
 from .found import Recovery, RecoveryStatus
 
 # The length of the progress bar; nobody knows how many steps it will take.
