@@ -22,7 +22,8 @@ from ._recover_maps import FIRST_SEED, SUCCESS
 Task = Callable[[], list[dict]]
 
 
-def _row(found: lm.Recovery, truth: Any, **labels: Any) -> dict:
+def row_of(found: lm.Recovery, truth: Any, **labels: Any) -> dict:
+    """What is written down of every answer."""
     return {
         **labels,
         "error": float(found.point.distance(truth) / truth.norm()),
@@ -58,7 +59,7 @@ def _passes(rank: int, condition: float, sampling: int, outliers: float, seed: i
         outliers=outliers,
     )
     labels = {"given": rank, "condition": condition, "sampling": sampling, "outliers": outliers}
-    return [_row(_recovered(instance), instance.truth, **labels)]
+    return [row_of(_recovered(instance), instance.truth, **labels)]
 
 
 def summary_of_passes(rows: list[dict]) -> list[dict]:
@@ -103,7 +104,7 @@ def _asymmetric(seed: int, condition: float) -> list[dict]:
         outliers=0.2,
     )
     labels = {"kind": "asymmetric", "condition": condition}
-    return [_row(_recovered(instance), instance.truth, **labels)]
+    return [row_of(_recovered(instance), instance.truth, **labels)]
 
 
 def _tensors(seed: int, dim: int) -> list[dict]:
@@ -114,14 +115,14 @@ def _tensors(seed: int, dim: int) -> list[dict]:
         "symmetric CP": symmetric_cp_sensing(key, dim=dim, measurements=12 * dim * 3, **law),
     }
     return [
-        _row(_recovered(instance), instance.truth, kind=f"{kind}, d={dim}", condition=10.0)
+        row_of(_recovered(instance), instance.truth, kind=f"{kind}, d={dim}", condition=10.0)
         for kind, instance in made.items()
     ]
 
 
 def _rank_one(seed: int, kind: str) -> list[dict]:
     operator, map, data, truth = rank_one_case(FIRST_SEED + 4000 + seed, kind)
-    return [_row(lm.recover(operator, data, map), truth, kind=kind, condition=1.0)]
+    return [row_of(lm.recover(operator, data, map), truth, kind=kind, condition=1.0)]
 
 
 def rank_one_case(seed: int, kind: str, dim: int = 50) -> tuple[Any, Any, np.ndarray, Any]:
@@ -174,7 +175,7 @@ def _entries(seen: float, condition: float, seed: int) -> list[dict]:
     data, mask, truth = corrupted_matrix(FIRST_SEED + 5000 + seed, 500, 5, condition, seen)
     operator = None if seen == 1 else lm.operators.Entries.from_mask(mask)
     found = lm.recover(operator, data if seen == 1 else data[mask], lm.maps.LowRank((500,) * 2, 10))
-    return [_row(found, truth, kind=f"{seen:.0%} of the entries", condition=condition)]
+    return [row_of(found, truth, kind=f"{seen:.0%} of the entries", condition=condition)]
 
 
 def corrupted_matrix(
@@ -210,7 +211,7 @@ def _noise(rank: int, condition: float, level: float, seed: int) -> list[dict]:
     data = np.asarray(problem.data) + np.where(right, errors, 0)
     found = lm.recover(problem.operator, data, problem.map)
     best = oracle(problem.operator, data, right, truth)
-    row = _row(found, truth, given=rank, condition=condition, level=level)
+    row = row_of(found, truth, given=rank, condition=condition, level=level)
     return [
         row | {"oracle": float(best.distance(truth) / truth.norm()), "noise": found.noise / sigma}
     ]
@@ -246,90 +247,6 @@ def summary_of_noise(rows: list[dict]) -> list[dict]:
                 "rank 2 found": sum(row["rank"] == "2" for row in some),
                 "noise found, median": f"{np.median([float(row['noise']) for row in some]):.3f}",
                 "NOISE_LEVEL": sum(row["verdict"] == "NOISE_LEVEL" for row in some),
-            }
-        )
-    return lines
-
-
-def honesty(seeds: int) -> Iterator[Task]:
-    """Random instances, a good part of them hopeless: small, so that there can be many."""
-    for number in range(100 * seeds):
-        yield functools.partial(_judged, number)
-
-
-def _judged(number: int) -> list[dict]:
-    rng = np.random.default_rng((FIRST_SEED, number))
-    dim, true_rank = (int(n) for n in rng.choice([[8, 1], [8, 2], [12, 1], [12, 2], [12, 3]]))
-    rank = int(rng.choice([true_rank, true_rank + 2]))
-    freedom = dim * true_rank
-    count = int(rng.choice([0.7, 1.0, 1.5, 2.5, 5.0, 10.0]) * freedom)
-    outliers = float(rng.choice([0.0, 0.1, 0.3, 0.45, 0.5, 0.6]))
-    level = float(rng.choice([0.0, 0.0, 1e-4, 1e-2, 1e-1]))
-    condition = float(rng.choice([1.0, 30.0]))
-    law = {
-        "rank": rank,
-        "true_rank": true_rank,
-        "measurements": count,
-        "outliers": outliers,
-        "condition": condition,
-        "outlier_law": str(rng.choice(["noise", "signal"])),
-    }
-    kind = str(rng.choice(["psd", "asymmetric"]))
-    if kind == "psd":
-        instance = psd_sensing(number, dim=dim, **law)
-    else:
-        instance = low_rank_sensing(number, shape=(dim, dim), **law)
-    problem = instance.problem
-    exact = np.asarray(problem.operator.measure(instance.truth))
-    data = np.asarray(problem.data) + level * np.std(exact) * rng.standard_normal(count)
-    found = lm.recover(problem.operator, data, problem.map)
-    labels = {
-        "kind": kind,
-        "dim": dim,
-        "true_rank": true_rank,
-        "given": rank,
-        "measurements": count,
-        "outliers": outliers,
-        "level": level,
-        "condition": condition,
-    }
-    return [_row(found, instance.truth, **labels) | {"expected": found.expected_error}]
-
-
-def summary_of_honesty(rows: list[dict]) -> list[dict]:
-    """Wrong verdicts of success, and answers that were right and not called so."""
-
-    def count(some: list[dict], test: Any) -> int:
-        return sum(bool(test(row)) for row in some)
-
-    def error(row: dict) -> float:
-        return float(row["error"])
-
-    lines = []
-    for name, noisy in (("exact data", False), ("noisy data", True)):
-        some = [row for row in rows if (float(row["level"]) > 0) == noisy]
-        exact = [row for row in some if row["verdict"] == "EXACT"]
-        level = [row for row in some if row["verdict"] == "NOISE_LEVEL"]
-        right = [
-            row for row in some if error(row) <= (1e-8 if not noisy else 2 * float(row["level"]))
-        ]
-        lines.append(
-            {
-                "data": name,
-                "instances": len(some),
-                "EXACT": len(exact),
-                "of these with error > 1e-3": count(exact, lambda row: error(row) > 1e-3),
-                "NOISE_LEVEL": len(level),
-                "of these with error > 3 x expected": count(
-                    level, lambda row: error(row) > 3 * float(row["expected"])
-                ),
-                "and error > 1e-3": count(
-                    level, lambda row: error(row) > max(1e-3, 3 * float(row["expected"]))
-                ),
-                "right": len(right),
-                "of these not called recovered": count(
-                    right, lambda row: row["verdict"] not in ("EXACT", "NOISE_LEVEL")
-                ),
             }
         )
     return lines

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from . import _recover_cases, _recover_maps
+from . import _recover_cases, _recover_honesty, _recover_maps
 
 Row = dict[str, object]
 Task = Callable[[], list[Row]]
@@ -32,7 +32,7 @@ PARTS: dict[str, Callable[[int], Iterator[Task]]] = {
     "kinds": _recover_cases.kinds,
     "entries": _recover_cases.entries,
     "noise": _recover_cases.noise,
-    "honesty": _recover_cases.honesty,
+    "honesty": _recover_honesty.honesty,
 }
 SUMMARIES = {
     "map": _recover_maps.summary,
@@ -40,7 +40,7 @@ SUMMARIES = {
     "kinds": _recover_cases.summary_of_kinds,
     "entries": _recover_cases.summary_of_kinds,
     "noise": _recover_cases.summary_of_noise,
-    "honesty": _recover_cases.summary_of_honesty,
+    "honesty": _recover_honesty.summary,
 }
 _TASK = "task"
 # Each process has one core: what the libraries start beside it would be in the way.
@@ -105,10 +105,15 @@ def work(part: pathlib.Path, name: str, seeds: int, job: int, jobs: int) -> None
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    done = finished(part)
+    # What one process has compiled, no other has to.
+    jax.config.update("jax_compilation_cache_dir", str(part.parent / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    done, parent = finished(part), os.getppid()
     for number, task in enumerate(PARTS[name](seeds)):
         if number % jobs != job or number in done:
             continue
+        if os.getppid() != parent:  # which has been killed
+            return
         rows = task()
         begins = not part.exists()
         with part.open("a", newline="") as file:
