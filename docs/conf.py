@@ -1,9 +1,12 @@
 """Sphinx: the pages in Markdown, the reference from the docstrings, the gallery executed."""
 
 import pathlib
+import sys
 import warnings
 
 import lemmax
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 project = "lemmax"
 author = "The lemmax developers"
@@ -46,6 +49,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "abort_on_example_error": True,
+    "image_scrapers": ("matplotlib", "figures"),
+    "ignore_repr_types": r"matplotlib\.figure",
     "reference_url": {"lemmax": None},
 }
 

@@ -131,7 +131,7 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
 def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
     count, hits = int(fit.known.sum()), int(explained.sum())
     different = len(np.unique(fit.labels[explained]))
-    wanted = tangent.freedom + max(_SPARE, int(_SPARE_SHARE * tangent.freedom))
+    wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:
         objections.append(
@@ -147,6 +147,11 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
             "a row or column has a component of its own, which would explain whatever is in it"
         )
     return objections
+
+
+def convincing_observations(freedom: int) -> int:
+    """So many must be explained by a fit of so many degrees of freedom to be more than chance."""
+    return freedom + max(_SPARE, int(_SPARE_SHARE * freedom))
 
 
 def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:

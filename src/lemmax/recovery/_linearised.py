@@ -81,11 +81,16 @@ class Workbench:
         data = self.problem.data
         # The tangents are as many dense points.
         point = math.prod(self.problem.operator.point_shape or data.shape)
-        memory = available_bytes()
+        memory = self._available
         fits = memory is None or (
             (data.size + point) * count * data.dtype.itemsize <= _SHARE_OF_MEMORY * memory
         )
         return fits and data.size * count * (point + 4 * count) <= _LONGEST_STEP
+
+    @functools.cached_property
+    def _available(self) -> int | None:
+        """Bytes of memory; asked once, so that one problem is treated in one way."""
+        return available_bytes()
 
     def linearise(self, x: Parameters, rank: int | None) -> Linearised:
         """Read the measurements: once, unless the map is not homogeneous."""

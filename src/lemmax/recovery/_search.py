@@ -12,7 +12,13 @@ from ..init import random_starts, spectral
 from ..maps import PSD, AbstractMap, Composed, LowRank
 from ..operators import Entries, Identity
 from ..problem import Composite
-from ._certificate import Certificate, Fit, certify_exact, certify_noise
+from ._certificate import (
+    Certificate,
+    Fit,
+    certify_exact,
+    certify_noise,
+    convincing_observations,
+)
 from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
@@ -132,14 +138,20 @@ class Search:
         """In the order in which they are tried: the bound first, if there are data enough.
 
         Not if entries are observed, which tempt to keep too many terms: these fit outliers, if
-        there may be any.
+        there may be any. Ranks that so few data could not prove are not tried.
         """
-        assert self.bench.ranked is not None
-        freedom = degrees_of_freedom(self.bench.ranked, bound)
+        map, count = self.bench.ranked, int(self.descent.known.sum())
+        assert map is not None
         tempted = self.entrywise and self.robust
-        if not tempted and self.descent.known.sum() >= _ENOUGH * freedom:
+        if not tempted and count >= _ENOUGH * degrees_of_freedom(map, bound):
             return [bound, *lower_ranks(bound)]
-        return [*lower_ranks(bound), bound]
+        ranks = [*lower_ranks(bound), bound]
+        provable = [
+            rank
+            for rank in ranks
+            if convincing_observations(degrees_of_freedom(map, rank)) <= count
+        ]
+        return provable or ranks[:1]
 
     def _spectral(self, seed: int) -> Parameters:
         start = spectral(self.problem, seed=seed)

@@ -1,0 +1,27 @@
+"""Pictures for the gallery: those of `lemmax.plots` are no pyplot figures, which alone it sees."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst
+
+
+class LastFigure:
+    """Save the figure that a block of an example ends with, once."""
+
+    def __repr__(self) -> str:
+        return "LastFigure"
+
+    def __call__(self, block: Any, block_vars: dict, gallery_conf: dict) -> str:
+        """ReStructuredText that shows it."""
+        figure = block_vars["example_globals"].get("___")
+        if not isinstance(figure, Figure) or getattr(figure, "is_in_gallery", False):
+            return ""
+        figure.is_in_gallery = True
+        path = next(block_vars["image_path_iterator"])
+        figure.savefig(path, dpi=100)
+        return figure_rst([path], gallery_conf["src_dir"])
+
+
+def _get_sg_image_scraper() -> LastFigure:
+    return LastFigure()
