@@ -14,7 +14,7 @@ from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
 from ._components_of_entries import LONELY, largest_leverage
 from ._descent import Descent, Watch
-from ._entrywise import EntrywiseFit, fit_entries
+from ._entrywise import FROM_NOTHING, SHARP, EntrywiseFit, Start, fit_entries
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
 from ._search import Answer, predictions
@@ -51,7 +51,7 @@ class _EntriesSearch:
 
     def run(self) -> Answer:
         """The first fit that is certainly exact, or else the best of all."""
-        judged: list[tuple[float, EntrywiseFit, float | None]] = []
+        judged: list[tuple[float, EntrywiseFit, Start]] = []
         found = _nothing_wrong(self.problem, self.descent)
         for start in _starts(self.problem):
             found = found or self._fit(self.problem, start)
@@ -72,8 +72,8 @@ class _EntriesSearch:
             return self._answer(best, certificate)._replace(interrupted=True)
         return self._best(best, start)
 
-    def _fit(self, problem: Composite, start: float | None) -> EntrywiseFit:
-        found = fit_entries(problem, seed=self.seed, watch=self._told, convex=start)
+    def _fit(self, problem: Composite, start: Start) -> EntrywiseFit:
+        found = fit_entries(problem, seed=self.seed, watch=self._told, start=start)
         self.passes += found.passes
         self.steps += found.steps
         return found
@@ -97,7 +97,7 @@ class _EntriesSearch:
         used, scale = bulk_of(fit.residual, fit.known, freedom, self.robust)
         return schwarz(self.descent.bench, fit.residual, used, scale, freedom)
 
-    def _best(self, found: EntrywiseFit, start: float | None) -> Answer:
+    def _best(self, found: EntrywiseFit, start: Start) -> Answer:
         """What the best of the fits proves, as far as it is not exact."""
         fit, freedom = self._seen(found), _freedom(found)
         if fit.norm == 0:
@@ -139,17 +139,20 @@ def _freedom(found: EntrywiseFit) -> int:
     return degrees_of_freedom(found.map, found.map.rank)
 
 
-def _starts(problem: Composite) -> list[float | None]:
-    """Prices of errors in a convex start, or None to start from nothing, in order of their promise.
+def _starts(problem: Composite) -> list[Start]:
+    """Where to begin, in order of promise.
 
     Of a small table a singular value decomposition is quick, and there is little in it that stands
     out step by step.
     """
+    if not is_robust(problem):
+        return [FROM_NOTHING]
     shape = problem.map.shape or problem.data.shape
     work = min(shape) * math.prod(shape)
-    if not is_robust(problem) or work > _AFFORDABLE:
-        return [None]
-    return [*_PRICES, None] if work <= _QUICK else [None, _PRICES[0]]
+    convex = [Start(price) for price in _PRICES]
+    if work <= _QUICK:
+        return [*convex, FROM_NOTHING, SHARP]
+    return [FROM_NOTHING, *convex[: work <= _AFFORDABLE], SHARP]
 
 
 def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:

@@ -13,7 +13,26 @@ from ..maps import PSD, AbstractMap, LowRank
 from ..operators import Entries, Identity
 from ..problem import Composite
 from ._components_of_entries import factors_of, of_rank
+from ._entrywise_steps import LEVEL
 from ._rank_search import RankSearch, Watch
+
+
+class Start(NamedTuple):
+    """How a fit begins."""
+
+    price: float | None = None
+    """Of errors in principal component pursuit, from which it starts if entries are stored as a
+    table; None: it starts from nothing."""
+    height: float = LEVEL
+    """On the way residuals are clipped at so many standard deviations of the bulk, and those above
+    its square count for nothing."""
+
+
+FROM_NOTHING = Start()
+# With a lower level, outliers of a few standard deviations that have neighbours, such as a dark
+# patch in a picture, are not fitted in part, after which they would look like noise. But components
+# of a minority of the rows are missed.
+SHARP = Start(height=1.5)
 
 
 class EntrywiseFit(NamedTuple):
@@ -41,7 +60,7 @@ def fit_entries(
     seed: int = 0,
     max_steps: int = 2000,
     watch: Watch | None = None,
-    convex: float | None = None,
+    start: Start = FROM_NOTHING,
 ) -> EntrywiseFit:
     """Fit a low-rank matrix to observed entries, a part of them grossly wrong, and find its rank.
 
@@ -59,9 +78,8 @@ def fit_entries(
     watch : callable, optional
         Called as ``watch(steps, rank, scale)`` now and then, ``scale`` the standard deviation of
         the bulk of the residuals; returns True to stop.
-    convex : float, optional
-        Start not from nothing, but from principal component pursuit with that price of errors, if
-        entries are stored as a table.
+    start : Start
+        Where and how to begin.
 
     Returns
     -------
@@ -90,11 +108,11 @@ def fit_entries(
         raise TypeError(f"The operator must be Identity or Entries; got {name}.")
     rng = np.random.default_rng(seed)
     with precision_context(problem):
-        search = RankSearch(problem, rng, max_steps, watch)
+        search = RankSearch(problem, rng, max_steps, watch, start.height)
         interrupted = False
         try:
-            if convex is not None and isinstance(search.observed.operator, Identity):
-                search.start_convex(convex)
+            if start.price is not None and isinstance(search.observed.operator, Identity):
+                search.start_convex(start.price)
             search.run()
         except KeyboardInterrupt:
             interrupted = True

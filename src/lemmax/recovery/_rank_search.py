@@ -16,7 +16,6 @@ from .._typing import Parameters
 from ..maps import PSD, LowRank
 from ..problem import Composite
 from ._components_of_entries import (
-    BEYOND,
     FEW_ROWS,
     MEDIAN,
     Components,
@@ -68,7 +67,12 @@ class RankSearch:
     """A fit whose rank changes, and what it took."""
 
     def __init__(
-        self, problem: Composite, rng: np.random.Generator, max_steps: int, watch: Watch | None
+        self,
+        problem: Composite,
+        rng: np.random.Generator,
+        max_steps: int,
+        watch: Watch | None,
+        height: float,
     ):
         assert isinstance(problem.map, (LowRank, PSD))
         self.observed = Observed.of(problem, rng)
@@ -81,8 +85,8 @@ class RankSearch:
         self.scale = self.observed.typical() / MEDIAN
         self.rounding = ROUNDING * float(jnp.finfo(self.dtype).eps) * self.scale
         # Lower than later: of outliers of one sign, little is to be taken for a component.
-        self.level = LEVEL * MEDIAN * self.scale
-        self.height = LEVEL
+        self.level = height * MEDIAN * self.scale
+        self.height = self.beyond = height
         self.needed = 0  # the rank below which the bulk is known to grow
         self.steps = self.passes = 0
         self.lost = 0  # rows and columns of which nothing fits
@@ -123,7 +127,7 @@ class RankSearch:
             terms = Terms(
                 height=self._real(height or self.height),
                 # At the end outliers are told apart, and a clipped one is worse than none.
-                beyond=self._real(BEYOND if still is None else 1),
+                beyond=self._real(self.beyond if still is None else 1),
                 scale=self._real(self.rounding if still is None else 0),
                 still=self._real(still or 0),
                 patience=_whole(patience),
