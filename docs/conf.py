@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import warnings
+from typing import Any
 
 import lemmax
 
@@ -25,8 +26,8 @@ exclude_patterns = ["_build", "gallery", "methods/pictures.py", "Thumbs.db"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
-# Pages link to the sources beside them.
-suppress_warnings = ["myst.xref_missing"]
+# Pages link to the sources beside them; and "shape" in the type of a parameter is no reference.
+suppress_warnings = ["myst.xref_missing", "ref.python"]
 
 autosummary_generate = True
 autodoc_default_options = {"members": True, "show-inheritance": False}
@@ -43,7 +44,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",
     "filename_pattern": "/plot_",
-    "ignore_pattern": "/data.py",
+    "ignore_pattern": r"data\.py",
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -56,3 +57,17 @@ sphinx_gallery_conf = {
 
 warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
 (pathlib.Path(__file__).parent / "examples").mkdir(exist_ok=True)
+
+
+def _not_ours(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool:
+    """Leave out what estimators have from scikit-learn: its own pages explain that."""
+    return (
+        skip
+        or name in ("set_output", "get_metadata_routing")
+        or (name.startswith("set_") and name.endswith("_request"))
+    )
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-skip-member", _not_ours)

@@ -8,12 +8,9 @@ import numpy as np
 from ..maps import AbstractMap
 from ._components_of_entries import LONELY
 from ._noise import BULK, largest_gaussian
-from ._structure import degrees_of_freedom, is_ranked
+from ._structure import convincing_observations, degrees_of_freedom, is_ranked
 from ._tangent import Tangent
 
-# A fit of that many degrees of freedom goes through as many observations by construction. So many
-# more that it goes through cannot be chance.
-_SPARE, _SPARE_SHARE = 5, 0.05
 # Below this gain, relative to the largest, a direction counts as not seen at all.
 _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
@@ -147,11 +144,6 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
             "a row or column has a component of its own, which would explain whatever is in it"
         )
     return objections
-
-
-def convincing_observations(freedom: int) -> int:
-    """So many must be explained by a fit of so many degrees of freedom to be more than chance."""
-    return freedom + max(_SPARE, int(_SPARE_SHARE * freedom))
 
 
 def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:

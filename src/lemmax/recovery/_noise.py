@@ -10,7 +10,7 @@ import numpy as np
 
 from .._typing import Parameters
 from ._linearised import LEAST_DAMPING, Linearised, Workbench, parameter_count
-from ._structure import degrees_of_freedom
+from ._structure import convincing_observations, degrees_of_freedom
 
 # The median of |z| for a standard Gaussian, and the size beyond which a residual is none of one.
 _MEDIAN_OF_A_GAUSSIAN = 0.6745
@@ -104,10 +104,13 @@ def schwarz(
     """Schwarz's criterion: Gaussian noise on what is used, anything of the data's size elsewhere.
 
     The outliers have to be paid for: each costs as much as it takes to say where it is, and what
-    it is.
+    it is. Infinite if what is used is hardly more than the fit goes through by construction,
+    however small its residuals are.
     """
     known = bench.weights() > 0
     count, inside = int(known.sum()), int(used.sum())
+    if inside < convincing_observations(freedom):
+        return float("inf")
     sizes = np.abs(np.asarray(bench.problem.data, np.float64))[known]
     scale = max(scale, float(np.finfo(bench.problem.data.dtype).eps) * float(np.max(sizes)))
     wrong = count - inside

@@ -17,13 +17,13 @@ from ._certificate import (
     Fit,
     certify_exact,
     certify_noise,
-    convincing_observations,
 )
 from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
 from ._noise import freedom_of, refit, schwarz
 from ._structure import (
+    convincing_observations,
     degrees_of_freedom,
     is_ranked,
     is_robust,

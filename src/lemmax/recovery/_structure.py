@@ -13,6 +13,10 @@ from ..losses import L2, SquaredL2
 from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
 from ..problem import Composite
 
+# A fit of that many degrees of freedom goes through as many observations by construction. So many
+# more that it goes through cannot be chance.
+_SPARE, _SPARE_SHARE = 5, 0.05
+
 Ranked = PSD | LowRank | CP | SymmetricCP
 """The maps whose rank can be cut."""
 
@@ -56,6 +60,11 @@ def degrees_of_freedom(map: Ranked, rank: int) -> int:
     if isinstance(map, SymmetricCP):
         return min(map.dim * rank, math.comb(map.dim + map.order - 1, map.order))
     return min(rank * (sum(map.dims) - len(map.dims) + 1), math.prod(map.dims))
+
+
+def convincing_observations(freedom: int) -> int:
+    """So many must be explained by a fit of so many degrees of freedom to be more than chance."""
+    return freedom + max(_SPARE, int(_SPARE_SHARE * freedom))
 
 
 def term_sizes(map: AbstractMap, x: Parameters) -> np.ndarray | None:
