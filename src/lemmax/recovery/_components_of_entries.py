@@ -179,8 +179,8 @@ class Components(NamedTuple):
         return spread
 
     def shared(self, symmetric: bool) -> "Components":
-        """Without what lives on a few rows or columns, or belongs to one alone."""
-        found = self.only(self.spread())
+        """Without what belongs to a row or column alone, or lives on a few."""
+        found = self
         for side in ("left",) if symmetric else ("left", "right"):
             vectors = getattr(found, side)
             lonely = leverages(vectors) > LONELY
@@ -194,7 +194,7 @@ class Components(NamedTuple):
             rest = found._replace(**{side: np.where(lonely[:, None], 0, vectors)})
             left, right = rest.left * roots, rest.right * roots
             found = _decomposed(left, left if symmetric else right).only(slice(max(rank, 0)))
-        return found
+        return found.only(found.spread())
 
 
 def largest_leverage(map: MatrixMap, x: Parameters) -> float:

@@ -1,0 +1,134 @@
+"""Small tables with holes and wrong entries: what is found, and what is not claimed."""
+
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax.estimators import RobustPCA
+from lemmax.recovery._components_of_entries import Components, largest_leverage
+from lemmax.recovery._convex import _pursuit, convex_components
+from lemmax.recovery._lost_rows import _least_deviations, _robust_regression
+
+
+def low_rank(rng, rows, columns, rank):
+    return rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_table_with_a_location_spikes_and_holes(seed):
+    rng = np.random.default_rng(seed)
+    truth = 5 + low_rank(rng, 100, 30, 3)
+    table = truth.copy()
+    table[rng.random(table.shape) < 0.1] = 99.0
+    table[rng.random(table.shape) < 0.1] = np.nan
+    model = RobustPCA().fit(table)
+    assert (model.status_, model.rank_) == ("EXACT", 3)
+    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-10)
+
+
+def test_wrong_entries_of_a_few_rows_are_no_components():
+    """Two terms and six rows with wrong entries are a table of rank eight, as exactly."""
+    rng = np.random.default_rng(6)
+    truth = low_rank(rng, 20, 15, 2)
+    table = np.where(rng.random(truth.shape) < 0.05, 99.0, truth)
+    assert np.linalg.matrix_rank(table) == 8
+    found = lm.recover(None, table, lm.maps.LowRank((20, 15), rank=8))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
+    np.testing.assert_allclose(found.point.dense(), truth, atol=1e-10)
+
+
+def test_a_row_that_is_wrong_altogether_is_not_explained():
+    rng = np.random.default_rng(0)
+    table = low_rank(rng, 30, 20, 2)
+    table[7] = 10 * rng.standard_normal(20)
+    found = lm.recover(None, table, lm.maps.LowRank((30, 20), rank=3))
+    assert not found.status.succeeded
+    others = np.arange(30) != 7
+    np.testing.assert_allclose(found.point.dense()[others], table[others], atol=1e-10)
+
+
+def test_leverage_of_a_row_with_a_component_of_its_own():
+    rng = np.random.default_rng(1)
+    left, right = rng.standard_normal((12, 3)), rng.standard_normal((9, 3))
+    map = lm.maps.LowRank((12, 9), 3)
+    assert largest_leverage(map, (left, right)) < 0.95
+    left[:, 2] = 0
+    left[4, 2] = 1.0
+    np.testing.assert_allclose(largest_leverage(map, (left, right)), 1, atol=1e-12)
+
+
+def test_what_one_row_has_for_itself_is_taken_out():
+    rng = np.random.default_rng(2)
+    truth = low_rank(rng, 30, 20, 2)
+    table = truth.copy()
+    table[4] = 50 * rng.standard_normal(20)
+    left, values, right = np.linalg.svd(table, full_matrices=False)
+    shared = Components(left, values, right.T).only(slice(3)).shared(symmetric=False)
+    assert len(shared.values) == 2
+    fitted = (shared.left * shared.values) @ shared.right.T
+    others = np.arange(30) != 4
+    np.testing.assert_allclose(fitted[others], truth[others], atol=1e-8)
+
+
+def objective(low_rank, data, known):
+    weight = 1 / np.sqrt(np.mean(known) * max(data.shape))
+    values = np.linalg.svd(low_rank, compute_uv=False)
+    return np.sum(values) + weight * np.sum(np.abs(low_rank - data)[known])
+
+
+def test_no_point_is_better_than_that_of_the_pursuit():
+    """Its objective is convex: what no direction improves is the minimum."""
+    rng = np.random.default_rng(3)
+    truth = low_rank(rng, 25, 20, 2)
+    data = np.where(rng.random(truth.shape) < 0.15, 10.0, truth)
+    known = rng.random(truth.shape) < 0.8
+    found = _pursuit(np.where(known, data, 0), known, 1.0)
+    least = objective(found, data, known)
+    assert least <= (1 + 1e-4) * objective(truth, data, known)
+    for size in (1e-3, 1e-2, 0.1, 1.0):
+        for _ in range(20):
+            step = size * low_rank(rng, 25, 20, int(rng.integers(1, 5)))
+            assert objective(found + step, data, known) >= (1 - 1e-4) * least
+    components = convex_components(data, known, 6, semidefinite=False)
+    assert len(components.values) == 2
+
+
+def test_many_outliers_of_one_sign_in_a_short_row():
+    """All the same, and close to what the first regressor explains."""
+    rng = np.random.default_rng(4)
+    matrix, solution = rng.standard_normal((26, 4)), rng.standard_normal(4)
+    matrix[:, 0] = 1 + 0.3 * matrix[:, 0]
+    values = matrix @ solution
+    values[:11] = 94.0
+    alone = _least_deviations(matrix, values, 1e-12)
+    assert np.linalg.norm(alone - solution) > 1
+    found, residual = _robust_regression(matrix, values, 1e-12, np.random.default_rng(0))
+    np.testing.assert_allclose(found, solution, atol=1e-10)
+    assert np.sum(np.abs(residual) > 1) == 11
+
+
+def test_squared_losses_know_no_outliers():
+    """A column of another scale than the others is a component like any other."""
+    rng = np.random.default_rng(5)
+    table = low_rank(rng, 100, 6, 2)
+    table[:, 3] = 1000 * rng.standard_normal(100)
+    table += 0.01 * rng.standard_normal(table.shape)
+    problem = lm.maps.LowRank(table.shape, 3)
+    found = lm.recover(None, table, problem, lm.losses.SquaredL2())
+    left, values, right = np.linalg.svd(table, full_matrices=False)
+    best = (left[:, :3] * values[:3]) @ right[:3]
+    np.testing.assert_allclose(found.point.dense(), best, atol=1e-3)
+
+
+def test_dark_patches_are_no_noise():
+    """Wrong entries of a few standard deviations that are neighbours."""
+    rng = np.random.default_rng(6)
+    truth = low_rank(rng, 80, 300, 4)
+    table = truth + 0.7 * rng.standard_normal(truth.shape)
+    hidden = np.zeros(truth.shape, bool)
+    for row, begin in enumerate(rng.integers(0, 270, 80)):
+        hidden[row, begin : begin + 30] = True
+    table[hidden] = -6.0
+    found = lm.recover(None, table, lm.maps.LowRank(truth.shape, 4))
+    error = np.abs(found.point.dense() - truth)
+    assert error[hidden].mean() < 1.5 * error[~hidden].mean()
