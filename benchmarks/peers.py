@@ -163,7 +163,7 @@ def _exact_cp(problem: str, tensor: np.ndarray, start: list[np.ndarray]) -> Iter
         yield row(problem, f"parafac, {name}", relative(full_cp(found), tensor), seconds)
 
     def lbfgs() -> Any:
-        optimizer = LBFGSB(maxiter=2000, ftol=1e-16, gtol=1e-12)
+        optimizer = LBFGSB(maxiter=2000, factr=1.0, pgtol=1e-14)
         given = pyttb.ktensor([factor.copy() for factor in start])
         return pyttb.gcp_opt(
             pyttb.tensor(tensor), 5, Objectives.GAUSSIAN, optimizer, init=given, printitn=0

@@ -35,7 +35,8 @@ def spectral(problem: Composite, *, seed: int = 0) -> Start:
     ----------
     problem : Composite
         With any of lemmax's maps but `FromFunction`. Observations of weight 0 in the loss are
-        treated as missing; otherwise the loss does not matter.
+        treated as missing. A squared loss means that no entry of a tensor is grossly wrong;
+        otherwise the loss does not matter.
     seed : int
         Of what is random: small values in directions that the data do not show, and slices of
         tensors. The same seed gives the same start.
@@ -101,6 +102,10 @@ def _fitted(
         note = "truncated spectral start, refined on trimmed residuals"
         return (x0[0] if x0 and isinstance(map, PSD) else x0), note
     assert isinstance(map, (CP, SymmetricCP))
+    if observed.is_complete_and_right():
+        symmetric = bool(map.symmetric)
+        tucker = project_tucker(observed.values, map.rank, symmetric=symmetric, noisy=False)
+        return decompose(tucker.parts, map, rng), "higher-order SVD, simultaneous diagonalisation"
     found = fit(functools.partial(project_tucker, rank=map.rank, symmetric=bool(map.symmetric)))
     note = "higher-order SVD refined on trimmed residuals, then simultaneous diagonalisation"
     return found and decompose(found.parts, map, rng), note

@@ -9,6 +9,8 @@ import numpy as np
 from .._dtype import common_dtype
 from .._memory import require_memory
 from .._typing import Parameters
+from ..losses import L2, SquaredL2
+from ..operators import Identity
 from ..points import AbstractPoint
 from ..problem import Composite
 
@@ -42,6 +44,8 @@ class Observations:
         if problem.loss.weights is not None:
             self.known &= np.asarray(problem.loss.weights) > 0
         self.passes = 0
+        # Of squared losses none is grossly wrong, whatever it is.
+        self.squared = isinstance(problem.loss, (L2, SquaredL2))
         if not np.any(self.values[self.known]):
             raise ValueError(
                 "All data are zero, and so is the point that fits them: there is no direction "
@@ -60,6 +64,10 @@ class Observations:
         require_memory(shape, self.dtype.itemsize, "The adjoint of the data", _CURE)
         self.passes += 1
         return np.asarray(_adjoint(self.operator, jnp.asarray(weights, self.dtype)), np.float64)
+
+    def is_complete_and_right(self) -> bool:
+        """Whether the point itself was observed, up to noise."""
+        return self.squared and isinstance(self.operator, Identity) and bool(np.all(self.known))
 
     def typical(self, residual: np.ndarray) -> float:
         """The median size of the residuals that are not zero: not moved by gross outliers."""

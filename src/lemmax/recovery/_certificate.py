@@ -16,6 +16,7 @@ _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
 _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
+_FAR_APART = 8
 
 
 class Certificate(NamedTuple):
@@ -127,7 +128,7 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
 
 def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
     count, hits = int(fit.known.sum()), int(explained.sum())
-    different = len(np.unique(fit.labels[explained]))
+    different = _different(fit.labels[explained])
     wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:
@@ -144,6 +145,15 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
             "a row or column has a component of its own, which would explain whatever is in it"
         )
     return objections
+
+
+def _different(numbers: np.ndarray) -> int:
+    """How many different whole numbers there are; without sorting, if they are not far apart."""
+    if numbers.size == 0 or np.max(numbers) > _FAR_APART * numbers.size:
+        return len(np.unique(numbers))
+    seen = np.zeros(int(np.max(numbers)) + 1, bool)
+    seen[numbers] = True
+    return int(np.count_nonzero(seen))
 
 
 def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:

@@ -106,7 +106,8 @@ class Search:
                 trimmed = self._trimmed(end)
                 answer = self._exact(trimmed)
                 if answer.certificate.holds:
-                    return self._exact(self._thrifty(trimmed)) if self.entrywise else answer
+                    tempted = self.entrywise and self.robust
+                    return self._exact(self._thrifty(trimmed)) if tempted else answer
             elif len(ends) == 1 and self.x0 is None and rank != 1:
                 # Noise, perhaps: then lower ranks bring nothing. (From rank 1 upwards they do, and
                 # other starts than a given one may.)
@@ -119,7 +120,7 @@ class Search:
         map = self.bench.ranked
         bound = None if map is None else largest_rank(map)
         if self.x0 is not None:
-            for x in [self.x0, *self._random(self.x0)]:
+            for x in self._starts_beside(self.x0):
                 if map is not None and bound is not None and bound < map.rank:
                     x = self.descent.cut(x, bound)
                 yield x, bound
@@ -157,6 +158,13 @@ class Search:
         start = spectral(self.problem, seed=seed)
         self.bench.passes += start.passes
         return start.x0
+
+    def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
+        """The given one; and if it leads nowhere, the data's own, where that is known, or any."""
+        yield given
+        if self._is_tensor and self.bench.ranked is not None:
+            yield self._spectral(self.seed)
+        yield from self._random(given)
 
     def _random(self, like: Parameters) -> list[Parameters]:
         """Starts of the size of a given one."""
