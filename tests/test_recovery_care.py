@@ -84,3 +84,16 @@ def test_a_large_tensor_with_wrong_entries():
     found = lm.recover(None, data, lm.maps.CP((40, 40, 40), rank=4))
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 3)
     assert float(found.point.distance(truth) / truth.norm()) < 1e-9
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_complete_tensor_of_nearly_collinear_factors(given):
+    """Of squared losses the data decompose themselves; and so if a given start leads nowhere."""
+    rng = np.random.default_rng(7)
+    mix = np.linalg.cholesky(np.full((5, 5), 0.9) + 0.1 * np.eye(5)).T
+    truth = KruskalPoint([np.linalg.qr(rng.standard_normal((20, 5)))[0] @ mix for _ in range(3)])
+    x0 = tuple(rng.standard_normal((20, 5)) for _ in range(3)) if given else None
+    data, map = np.array(truth.dense()), lm.maps.CP((20, 20, 20), rank=5)
+    found = lm.recover(None, data, map, lm.losses.SquaredL2(), x0=x0)
+    assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 5)
+    assert float(found.point.distance(truth) / truth.norm()) < 1e-10

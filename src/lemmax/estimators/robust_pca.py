@@ -20,6 +20,8 @@ from ._rows import geometric_median, predicted_rows, scores_of
 
 # The bound on the rank if none is given: a quarter of the smaller side, and at most this.
 _MOST = 20
+# Of a narrow table it is at least this, or half of the smaller side.
+_LEAST = 3
 # Up to so many entries a second fit costs little.
 _SMALL = 100_000
 # Singular values that are this small, relative to the largest, are rounding errors.
@@ -40,7 +42,7 @@ class RobustPCA(
     ----------
     rank : int, optional
         An upper bound on the number of components; how many there are is found. If not given, a
-        quarter of the smaller side of the table, at most 20.
+        quarter of the smaller side of the table, at least 3 (or half of that side), at most 20.
     loss : {'robust', 'squared'}
         Whether entries may be grossly wrong, or carry noise alone.
     centre : bool
@@ -132,15 +134,20 @@ class RobustPCA(
             raise ValueError(f"Column {empty[0]} holds no values: every entry of it is missing.")
         if self.nonnegative and self.centre:
             raise ValueError("Nonnegative components need centre=False: a location has a sign.")
-        bound = checked_rank(self.rank, min(X.shape), min(_MOST, min(X.shape) // 4))
+        side = min(X.shape)
+        default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
+        bound = checked_rank(self.rank, side, default)
         self._forget()
         shift = np.nanmedian(X, axis=0) if self.centre else np.zeros(X.shape[1])
         if not np.any(np.nan_to_num(X - shift)):
             return self._constant(X, shift)
         # Of a centred table of some rank, the table itself has one more.
         places, factors = self._fitted(X - shift, weights, min(bound + self.centre, *X.shape))
-        if np.any(shift) and not self.recovery_.status.succeeded and X.size <= _SMALL:
-            # Medians may hide what sets a column's location apart from its components.
+        constant = np.any(np.nanmax(X, axis=0) == np.nanmin(X, axis=0))
+        hopeful = np.any(shift) and not constant and X.size <= _SMALL
+        if hopeful and not self.recovery_.status.succeeded:
+            # Medians may hide what sets a column's location apart from its components. (Beside
+            # zero a constant column would be evidence for whatever explains it.)
             before = self.recovery_
             other = self._fitted(X, weights, min(bound + 1, *X.shape))
             if self.recovery_.status.succeeded:

@@ -16,6 +16,8 @@ _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
 _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
+# The part of the data that the fits have seen which predict the rest.
+_SHOWN = 0.8
 _FAR_APART = 8
 
 
@@ -56,6 +58,8 @@ class Fit(NamedTuple):
     """How well given observations see its tangents."""
     leverage: float = 0.0
     """Of entries of a matrix: 1 if a row or column has a component of its own."""
+    trivial: np.ndarray | None = None
+    """Which observations are zeros of a row or column of zeros: it is no merit to explain these."""
 
 
 def certify_exact(fit: Fit, rounding: float) -> Certificate:
@@ -68,7 +72,7 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     objections = _objections(fit, explained, tangent)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
-    return _certificate(True, explained, tangent, 0.0, error, objections)
+    return _certificate(True, explained, fit, tangent, 0.0, error, objections)
 
 
 def certify_noise(
@@ -92,7 +96,8 @@ def certify_noise(
     if not objections:
         residual, hidden = predict()
         # A prediction has an error of its own, beside the noise.
-        spread = scale * np.sqrt(1 + 1.5 * tangent.freedom / (count - tangent.freedom))
+        left = max(_SHOWN * count - tangent.freedom, 1.0)
+        spread = scale * np.sqrt(1 + 1.5 * tangent.freedom / left)
         share = float(np.mean(np.abs(residual[hidden]) <= BULK * spread))
         wanted = float(np.mean(used[fit.known]))
         margin = 3 * np.sqrt(wanted * (1 - wanted) / hidden.sum()) + 0.05
@@ -100,7 +105,7 @@ def certify_noise(
             objections.append(
                 f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
             )
-    return _certificate(False, explained, tangent, scale, error, objections)
+    return _certificate(False, explained, fit, tangent, scale, error, objections)
 
 
 def nothing_found(fit: Fit, freedom: int) -> Certificate:
@@ -113,12 +118,13 @@ def nothing_found(fit: Fit, freedom: int) -> Certificate:
 def _certificate(
     exact: bool,
     explained: np.ndarray,
+    fit: Fit,
     tangent: Tangent,
     noise: float,
     error: float,
     objections: list[str],
 ) -> Certificate:
-    unseen = tangent.weakest < _LEAST_GAIN
+    unseen = tangent.weakest < _LEAST_GAIN or fit.leverage > LONELY
     return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
 
 
@@ -127,7 +133,10 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
 
 
 def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
-    count, hits = int(fit.known.sum()), int(explained.sum())
+    known = fit.known
+    if fit.trivial is not None:
+        known, explained = known & ~fit.trivial, explained & ~fit.trivial
+    count, hits = int(known.sum()), int(explained.sum())
     different = _different(fit.labels[explained])
     wanted = convincing_observations(tangent.freedom)
     objections = []

@@ -1,5 +1,6 @@
 """Observed entries of a matrix: the graduated fit, and what it proves."""
 
+import functools
 import math
 
 import jax
@@ -8,23 +9,21 @@ import numpy as np
 
 from .._dtype import cast_floats
 from ..init._matrices import project_low_rank, project_psd
-from ..maps import PSD
+from ..maps import PSD, LowRank
 from ..operators import Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
-from ._components_of_entries import LONELY, largest_leverage
+from ._components_of_entries import largest_leverage, of_rank
 from ._descent import Descent, Watch
-from ._entrywise import FROM_NOTHING, SHARP, EntrywiseFit, Start, fit_entries
+from ._entrywise import FROM_NOTHING, LEAST_SQUARES, SHARP, EntrywiseFit, Start, fit_entries
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
 from ._search import Answer, predictions
 from ._structure import (
     degrees_of_freedom,
-    is_ranked,
     is_robust,
     largest_rank,
     term_sizes,
-    with_rank,
 )
 from ._tangent import tangent_of_entries
 
@@ -32,6 +31,7 @@ from ._tangent import tangent_of_entries
 # dimension, it comes first, and up to how many at all: some seconds' worth.
 _PRICES = (1.0, 1.5)
 _QUICK, _AFFORDABLE = 1e6, 1.2e7
+_NEARLY_ALL = 0.75
 
 
 def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
@@ -52,15 +52,16 @@ class _EntriesSearch:
     def run(self) -> Answer:
         """The first fit that is certainly exact, or else the best of all."""
         judged: list[tuple[float, EntrywiseFit, Start]] = []
-        found = _nothing_wrong(self.problem, self.descent)
+        found, interrupted = _nothing_wrong(self.problem, self.descent), False
         for start in _starts(self.problem):
             found = found or self._fit(self.problem, start)
             fit = self._seen(found)
             if self.descent.vanishes(fit.residual):
                 answer = self._answer(found, certify_exact(fit, self.descent.zero))
-                if answer.certificate.holds and not found.interrupted:
+                certain = answer.certificate.holds and not found.interrupted
+                if certain and all(answer.criterion <= other for other, _, _ in judged):
                     return answer
-                judged.append((answer.criterion, found, start))
+                judged.append((self._exact_criterion(answer), found, start))
             else:
                 judged.append((self._noisy_criterion(found, fit), found, start))
             interrupted, found = found.interrupted, None
@@ -90,7 +91,24 @@ class _EntriesSearch:
             float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
             lambda used: tangent_of_entries(self.problem, found.map, found.x, used, freedom),
             largest_leverage(found.map, found.x) if self.robust else 0.0,
+            self._trivial,
         )
+
+    @functools.cached_property
+    def _trivial(self) -> np.ndarray | None:
+        if not isinstance(self.problem.operator, Identity):
+            return None
+        there = self.descent.known & (np.asarray(self.problem.data) != 0)
+        return ~(np.any(there, axis=1, keepdims=True) & np.any(there, axis=0, keepdims=True))
+
+    def _exact_criterion(self, answer: Answer) -> float:
+        """Of a fit that proves nothing, vanishing residuals speak only if nearly all vanish.
+
+        Of a narrow table so many degrees of freedom go through more than half of anything.
+        """
+        share = np.sum(answer.certificate.explained) / np.sum(self.descent.known)
+        proves = answer.certificate.holds or share >= _NEARLY_ALL
+        return answer.criterion if proves else float("inf")
 
     def _noisy_criterion(self, found: EntrywiseFit, fit: Fit) -> float:
         freedom = _freedom(found)
@@ -135,7 +153,6 @@ class _EntriesSearch:
 
 
 def _freedom(found: EntrywiseFit) -> int:
-    assert is_ranked(found.map)
     return degrees_of_freedom(found.map, found.map.rank)
 
 
@@ -151,7 +168,7 @@ def _starts(problem: Composite) -> list[Start]:
     work = min(shape) * math.prod(shape)
     convex = [Start(price) for price in _PRICES]
     if work <= _QUICK:
-        return [*convex, FROM_NOTHING, SHARP]
+        return [*convex, FROM_NOTHING, SHARP, LEAST_SQUARES]
     return [FROM_NOTHING, *convex[: work <= _AFFORDABLE], SHARP]
 
 
@@ -159,7 +176,7 @@ def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
     """A complete table of low rank, up to rounding errors: its singular vectors are the answer."""
     if not isinstance(problem.operator, Identity) or not np.all(descent.known):
         return None
-    assert is_ranked(problem.map)
+    assert isinstance(problem.map, (PSD, LowRank))
     data = np.asarray(problem.data, np.float64)
     bound = largest_rank(problem.map)
     project = project_psd if isinstance(problem.map, PSD) else project_low_rank
@@ -174,7 +191,4 @@ def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
     if np.sqrt(np.mean(residual**2)) > descent.rounding:
         return None
     x = cast_floats(left if isinstance(problem.map, PSD) else (left, right), problem.data.dtype)
-    found = with_rank(problem.map, shown)
-    if is_robust(problem) and largest_leverage(found, x) > LONELY:
-        return None  # of a row that is wrong as a whole, for instance
-    return EntrywiseFit(found, x, residual, 0, 1, True, False)
+    return EntrywiseFit(of_rank(problem.map, shown), x, residual, 0, 1, True, False)

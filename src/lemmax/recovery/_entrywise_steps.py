@@ -151,7 +151,7 @@ class Graduated:
         self.terms = Terms(
             *(np.asarray(number, dtype) for number in (LEVEL, BEYOND, rounding, 0.0)),
             *(np.asarray(number, np.int32) for number in (PATIENCE, 0)),
-            np.asarray(is_robust(problem)),
+            robust=np.asarray(is_robust(problem)),
         )
 
     def __call__(self, x: Parameters, steps: int) -> tuple[Parameters, int]:
