@@ -230,6 +230,7 @@ def test_watch_sees_the_steps_and_stops_them():
     fit = fit_entries(Instance(1, condition=100.0).problem(), watch=watch)
     assert len(calls) == 1
     assert calls[0][0] == fit.steps
+    assert fit.interrupted
     assert not fit.converged
     assert is_finite(fit)
 
@@ -237,6 +238,7 @@ def test_watch_sees_the_steps_and_stops_them():
 def test_steps_are_limited():
     fit = fit_entries(Instance(1).problem(), max_steps=5)
     assert fit.steps == 5
+    assert not fit.interrupted
     assert not fit.converged
     assert is_finite(fit)
 

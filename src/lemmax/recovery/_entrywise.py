@@ -138,5 +138,5 @@ def fit_entries(
             steps=search.steps,
             passes=search.passes + 1,
             converged=search.collapsed or (search.rank > 0 and not (search.stopped or interrupted)),
-            interrupted=interrupted or search.stopped,
+            interrupted=interrupted or search.interrupted,
         )

@@ -90,7 +90,8 @@ class RankSearch:
         self.needed = 0  # the rank below which the bulk is known to grow
         self.steps = self.passes = 0
         self.lost = 0  # rows and columns of which nothing fits
-        self.stopped = False
+        self.stopped = False  # by the watch, or by the limit of steps
+        self.interrupted = False  # by the watch
 
     @property
     def rank(self) -> int:
@@ -140,7 +141,8 @@ class RankSearch:
             self.stopped |= self.steps >= self.max_steps
             if self.watch is not None:
                 scale = float(state.scale * self.observed.unit)
-                self.stopped |= bool(self.watch(self.steps, rank, scale))
+                self.interrupted |= bool(self.watch(self.steps, rank, scale))
+            self.stopped |= self.interrupted
             if self.stopped or self.steps < last:
                 return state
             now = components_of(self.map, state.x, rank)
