@@ -18,6 +18,7 @@ _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
 # The part of the data that the fits have seen which predict the rest.
 _SHOWN = 0.8
+# Numbers up to so many times their count are counted in a table.
 _FAR_APART = 8
 
 

@@ -81,7 +81,7 @@ class Search:
         return self.bench.passes
 
     def is_tiny(self) -> bool:
-        """Whether linearised steps take no time at any rank."""
+        """Whether linearised steps at every rank are affordable."""
         parameters = parameter_count(random_starts(self.problem.map, 1, seed=0)[0])
         return self.problem.data.size * parameters <= _TINY
 
