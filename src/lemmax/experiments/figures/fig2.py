@@ -33,7 +33,7 @@ from ..instances import nonnegative_least_squares
 _PROBLEM = {"true_rank": 10, "measurements_per_unknown": 2, "start_error": 1e-2}
 SETTINGS = {
     "full": {**_PROBLEM, "dims": [10, 100], "conditions": [1.0, 100.0], "steps": 500, "draws": 7},
-    "quick": {**_PROBLEM, "dims": [10, 100], "conditions": [1.0, 100.0], "steps": 450, "draws": 1},
+    "quick": {**_PROBLEM, "dims": [10, 100], "conditions": [1.0, 100.0], "steps": 500, "draws": 1},
 }
 LOSSES = {"half squared norm": lm.losses.SquaredL2(), "norm": lm.losses.L2()}
 # The damping is 1e-2 times the norm of the residual: the value of one loss, and of the other the

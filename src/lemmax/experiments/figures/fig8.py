@@ -55,7 +55,7 @@ _COMMON = {
     # The subgradient method needs longer steps; the paper's code has them, too.
     "subgradient": {"symmetric": 1e-3, "asymmetric": 1e-4},
 }
-SETTINGS = {"full": {**_COMMON, "dim": 50}, "quick": {**_COMMON, "dim": 8}}
+SETTINGS = {"full": {**_COMMON, "dim": 50}, "quick": {**_COMMON, "dim": 6}}
 
 
 def jobs(settings: Settings, seed: int) -> list[Job]:

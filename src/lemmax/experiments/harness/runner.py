@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import jax
+
 from ..._files import save, save_text
 from .experiment import Claim, Experiment, Facts, Job, Outcome, Summary, Watch
 from .provenance import machine, versions
@@ -83,7 +85,9 @@ def perform(
         progress(job.key, done / len(jobs))
         fingerprint = _fingerprint({**identity, "job": job.key})
         if not (resume and _is_finished(parts, job.key, fingerprint)):
-            _run_and_keep(job, parts, fingerprint, _share_of(progress, job.key, done, len(jobs)))
+            watch = _share_of(progress, job.key, done, len(jobs))
+            with _compiled_in_a_hurry() if size == "quick" else contextlib.nullcontext():
+                _run_and_keep(job, parts, fingerprint, watch)
         records[job.key] = _read_record(parts, job.key)
     progress("drawing", 1.0)
     Table.concatenate([Table.read(_csv(parts, job.key)) for job in jobs]).write(
@@ -134,6 +138,18 @@ def _run_and_keep(job: Job, parts: pathlib.Path, fingerprint: str, watch: Watch)
     outcome.table.write(_csv(parts, job.key))
     record = {"fingerprint": fingerprint, "seconds": seconds, "facts": dict(outcome.facts)}
     _save_json(_json(parts, job.key), record)
+
+
+@contextlib.contextmanager
+def _compiled_in_a_hurry() -> Iterator[None]:
+    """Small runs are over long before a well optimised program has paid for itself."""
+    option = "jax_disable_most_optimizations"
+    before = jax.config.read(option)
+    jax.config.update(option, True)
+    try:
+        yield
+    finally:
+        jax.config.update(option, before)
 
 
 @contextlib.contextmanager
