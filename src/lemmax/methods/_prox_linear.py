@@ -119,9 +119,8 @@ class ProxLinear(AbstractMethod):
         eps = jnp.finfo(flat.dtype).eps
         curvature = _curvature(state, value)
 
-        def accuracy(change: Array) -> RealScalar:
-            relative = curvature * jnp.linalg.norm(change) / size
-            return jnp.clip(relative, 10 * eps, self.inner_tol)
+        def accuracy(length: RealScalar) -> RealScalar:
+            return jnp.clip(curvature * length / size, 10 * eps, self.inner_tol)
 
         _, rounding = problem.value_scales(x)
         rounding = rounding / 8  # a generous estimate to stop at, but not one to aim at
@@ -182,15 +181,16 @@ def linearised_step(
     residual: Array,
     shape: tuple[int, ...],
     weight: RealLike,
-    accuracy: Callable[[Array], RealScalar],
+    accuracy: Callable[[RealScalar], RealScalar],
     max_steps: int,
     rounding: RealLike = 0.0,
 ) -> tuple[Array, Int[Array, ""]]:
     """Minimise ``loss(residual + matrix D) + weight / 2 |D|^2`` over D by ADMM.
 
-    ``accuracy(D)`` is the relative accuracy to reach; values up to ``rounding`` are as good as 0.
+    ``accuracy(|D|)`` is the relative accuracy to reach; values up to ``rounding`` are as good as 0.
     The split is ``w = residual + matrix D``. The penalty adapts so that both residuals of the
-    method fall together; one SVD serves them all.
+    method fall together. One SVD serves them all: with it D is known by its coordinates, and an
+    iteration reads the left singular vectors twice and nothing else of that size.
     """
     left, s, right = thin_svd(matrix)
     eps = jnp.finfo(residual.dtype).eps
@@ -204,22 +204,26 @@ def linearised_step(
 
     start_value = value(residual)
 
+    def project(*vectors: Array) -> tuple[Array, ...]:
+        return tuple((left.T @ jnp.stack(vectors, axis=1)).T)
+
     def step(state: Any) -> Any:
-        count, change, w, dual, penalty, _ = state
+        count, _, w, dual, (w_along, dual_along), penalty, _ = state
         # D: ridge regression of w - residual - dual on the columns of the matrix. Directions that
         # no measurement sees (rotations of X, say) have s = 0 and are left alone.
-        coordinates = s * (left.T @ (w - residual - dual))
-        change = right.T @ jnp.where(s > 0, coordinates / (s**2 + weight / penalty), 0)
-        image = residual + matrix @ change
+        wanted = s * (w_along - residual_along - dual_along)
+        along = jnp.where(s > 0, wanted / (s**2 + weight / penalty), 0)
+        image = residual + left @ (s * along)
         relaxed = 1.6 * image + (1 - 1.6) * w
         new_w = prox(relaxed + dual, 1 / penalty)
         dual = dual + relaxed - new_w
+        new_along, dual_along = project(new_w, dual)
         primal = jnp.linalg.norm(image - new_w)
-        drift = penalty * jnp.linalg.norm(left.T @ (new_w - w))
-        scale = jnp.linalg.norm(image - residual)
+        drift = penalty * jnp.linalg.norm(new_along - w_along)
+        scale = jnp.linalg.norm(s * along)
         model = value(image)
         decrease = jnp.maximum(start_value - model, 0)
-        tol = accuracy(change)
+        tol = accuracy(jnp.linalg.norm(along))
         # A decrease cannot be told more exactly than the values it is the difference of.
         certain = jnp.maximum(tol * decrease, 10 * eps * start_value)
         close = (primal <= tol * scale) & (drift * scale <= certain)
@@ -229,7 +233,8 @@ def linearised_step(
         change_now = (count % 20 == 19) & (count < max_steps // 2)
         factor = jnp.where(lopsided > 10, 2.0, jnp.where(lopsided < 0.1, 0.5, 1.0))
         factor = jnp.where(change_now, factor, 1.0).astype(residual.dtype)
-        return count + 1, change, new_w, dual / factor, penalty * factor, ~done
+        projected = new_along, dual_along / factor
+        return count + 1, along, new_w, dual / factor, projected, penalty * factor, ~done
 
     # At this penalty the prox moves an entry by about the size of most residuals. Not of their
     # mean: a few gross errors would make the penalty smaller by orders of magnitude.
@@ -238,16 +243,17 @@ def linearised_step(
     typical = jnp.median(jnp.abs(residual))
     typical = jnp.where(typical > 0, typical, size)
     penalty = jnp.where(typical > 0, slope / jnp.where(typical > 0, typical, 1), 1)
-    change = jnp.zeros(matrix.shape[1], matrix.dtype)
+    (residual_along,) = project(residual)
     begin = (
         jnp.zeros((), jnp.int32),
-        change,
+        jnp.zeros_like(s),
         residual,
         jnp.zeros_like(residual),
+        (residual_along, jnp.zeros_like(residual_along)),
         penalty,
         size > 0,
     )
-    count, change, *_ = jax.lax.while_loop(
+    count, along, *_ = jax.lax.while_loop(
         lambda state: state[-1] & (state[0] < max_steps), step, begin
     )
-    return change, count
+    return right.T @ along, count
