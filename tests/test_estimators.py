@@ -101,6 +101,34 @@ def test_new_rows_are_scored_in_spite_of_holes_and_errors(cleaned):
     np.testing.assert_allclose(model.transform(rows), scores, atol=1e-9)
 
 
+def test_units_of_the_columns_do_not_matter(cleaned):
+    """Of the same shape as the other table, so that nothing has to be compiled."""
+    truth, table, _ = cleaned
+    units = 10 ** np.random.default_rng(2).uniform(-3, 6, table.shape[1])
+    model = RobustPCA(rank=5).fit(table * units)
+    assert model.status_ == "EXACT"
+    np.testing.assert_allclose(model.low_rank_ / units, truth, atol=1e-8)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    rows = (truth * units)[:10]
+    back = model.inverse_transform(model.transform(np.where(np.eye(10, 25) > 0, np.nan, rows)))
+    np.testing.assert_allclose(back / units, truth[:10], atol=1e-6)
+    with pytest.raises(ValueError, match="scale must be 'auto', True or False, got 'robust'"):
+        RobustPCA(scale="robust").fit(table)
+
+
+def test_noise_is_judged_column_by_column(cleaned):
+    """A noisy column is not full of outliers."""
+    truth, table, _ = cleaned
+    rng = np.random.default_rng(4)
+    units = 10 ** rng.uniform(-3, 6, table.shape[1])
+    level = np.where(np.arange(25) % 5 == 0, 0.1, 0.005)
+    model = RobustPCA(rank=3).fit((table + level * rng.standard_normal(table.shape)) * units)
+    wrong = ~np.isnan(table) & (np.abs(table - truth) > 1e-6)
+    found = model.outliers_.toarray() != 0
+    assert np.all(found[wrong])
+    assert np.sum(found & ~wrong) <= 0.02 * np.sum(~wrong)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_bound_below_the_rank_is_kept():

@@ -1,6 +1,6 @@
 """Principal components of a table with holes and wrong entries."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -17,6 +17,7 @@ from ._base import (
 )
 from ._nonnegative import fit_nonnegative
 from ._rows import geometric_median, predicted_rows, scores_of
+from ._units import equalised, units_of
 
 # The bound on the rank if none is given: a quarter of the smaller side, and at most this.
 _MOST = 20
@@ -26,6 +27,20 @@ _LEAST = 3
 _SMALL = 100_000
 # Singular values that are this small, relative to the largest, are rounding errors.
 _ROUNDING = 1e-9
+
+
+class _Plane(NamedTuple):
+    """A fit to a table: where it is wrong, and what it should be."""
+
+    places: Any
+    factors: tuple[np.ndarray, ...]
+    """Of the table around the shift."""
+    shift: np.ndarray
+    location: np.ndarray
+
+    def residual(self, table: np.ndarray) -> np.ndarray:
+        """NaN where nothing is known."""
+        return table - self.shift - self.factors[0] @ self.factors[1].T
 
 
 class RobustPCA(
@@ -48,6 +63,10 @@ class RobustPCA(
     centre : bool
         Whether a location is part of the model: the geometric median of the rows as they are
         without their errors. (The mean of the raw rows would carry the errors into every row.)
+    scale : {'auto', True, False}
+        Whether columns are measured by their own spread, and where there is noise by their own
+        noise, so that what counts as wrong does not depend on the units. 'auto': if the spreads
+        differ by more than a factor of 100, as those of columns in different units do.
     nonnegative : bool
         Whether components and scores must not be negative (a robust nonnegative matrix
         factorisation); then ``centre`` must be False.
@@ -61,6 +80,8 @@ class RobustPCA(
     components_ : array of shape (rank_, n_features)
         Orthonormal rows (unless nonnegative), the strongest first.
     location_ : array of shape (n_features,)
+    scale_ : array of shape (n_features,)
+        The unit of each column in the fit; ones if nothing was scaled.
     singular_values_ : array of shape (rank_,)
         Of the cleaned and centred table.
     rank_ : int
@@ -71,7 +92,7 @@ class RobustPCA(
     outliers_ : sparse array of shape (n_samples, n_features)
         What was wrong: by how much, and where.
     noise_ : float
-        Standard deviation of the noise on the other entries.
+        Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
         The verdict of `lemmax.recover`; ``recovery_.summary()`` tells more.
     n_iter_ : int
@@ -101,6 +122,7 @@ class RobustPCA(
         *,
         loss: Any = "robust",
         centre: Any = True,
+        scale: Any = "auto",
         nonnegative: Any = False,
         random_state: Any = 0,
         verbose: Any = False,
@@ -108,6 +130,7 @@ class RobustPCA(
         self.rank = rank
         self.loss = loss
         self.centre = centre
+        self.scale = scale
         self.nonnegative = nonnegative
         self.random_state = random_state
         self.verbose = verbose
@@ -138,11 +161,37 @@ class RobustPCA(
         default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
         bound = checked_rank(self.rank, side, default)
         self._forget()
-        shift = np.nanmedian(X, axis=0) if self.centre else np.zeros(X.shape[1])
-        if not np.any(np.nan_to_num(X - shift)):
-            return self._constant(X, shift)
+        units = units_of(X, self.scale, self.centre)
+        shift, table = self._shifted(X / units)
+        if not np.any(np.nan_to_num(table)):
+            return self._constant(X, shift * units)
+        plane = self._plane(X / units, weights, bound)
+        finer = equalised(units, plane.residual(X / units), self.noise_)
+        if finer is not None:
+            units = finer
+            plane = self._plane(X / units, weights, bound)
+        self.scale_ = units
+        places = plane.places
+        if self.nonnegative:
+            observed = Observed(X / units, weights)
+            left, right, places = fit_nonnegative(self, observed, plane.factors, bound)
+            self._take_nonnegative(left, right * units[:, None])
+        else:
+            self._take(plane, units)
+        self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
+        self._warn()
+        return self
+
+    def _shifted(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A first location, and the table around it."""
+        shift = np.nanmedian(table, axis=0) if self.centre else np.zeros(table.shape[1])
+        return shift, table - shift
+
+    def _plane(self, X: np.ndarray, weights: np.ndarray | None, bound: int) -> _Plane:
+        """The fit, and its location."""
+        shift, table = self._shifted(X)
         # Of a centred table of some rank, the table itself has one more.
-        places, factors = self._fitted(X - shift, weights, min(bound + self.centre, *X.shape))
+        places, factors = self._fitted(table, weights, min(bound + self.centre, *X.shape))
         constant = np.any(np.nanmax(X, axis=0) == np.nanmin(X, axis=0))
         hopeful = np.any(shift) and not constant and X.size <= _SMALL
         if hopeful and not self.recovery_.status.succeeded:
@@ -159,15 +208,7 @@ class RobustPCA(
             # More directions than allowed: the fit around the location that is now known.
             places, factors = self._fitted(X - location, weights, bound)
             shift = location
-        if self.nonnegative:
-            observed = Observed(X, weights)
-            left, right, places = fit_nonnegative(self, observed, factors, bound)
-            self._take_nonnegative(left, right)
-        else:
-            self._take(factors, shift, location)
-        self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
-        self._warn()
-        return self
+        return _Plane(places, factors, shift, location)
 
     def _fitted(self, table: np.ndarray, weights: np.ndarray | None, rank: int) -> tuple[Any, Any]:
         """Where the table is wrong, and the factors of what it should be."""
@@ -198,13 +239,13 @@ class RobustPCA(
         noise = self.noise_ if self.centre and np.isfinite(self.noise_) else 0.0
         return values[values > max(_ROUNDING * values[0], noise * sides)]
 
-    def _take(
-        self, factors: tuple[np.ndarray, ...], shift: np.ndarray, location: np.ndarray
-    ) -> None:
-        rank = len(self._strengths(factors, location - shift))
+    def _take(self, plane: _Plane, units: np.ndarray) -> None:
+        rank = len(self._strengths(plane.factors, plane.location - plane.shift))
+        location = plane.location * units
+        factors = plane.factors[0], plane.factors[1] * units[:, None]
         left, values, components = (
             part[..., :rank] if k < 2 else part[:rank]
-            for k, part in enumerate(self._centred(factors, location - shift))
+            for k, part in enumerate(self._centred(factors, location - plane.shift * units))
         )
         signs = np.sign(components[np.arange(rank), np.argmax(np.abs(components), axis=1)])
         self.components_ = components * signs[:, None]
@@ -226,7 +267,7 @@ class RobustPCA(
 
     def _constant(self, X: np.ndarray, shift: np.ndarray) -> "RobustPCA":
         """All rows are the same, up to holes: the location says it all."""
-        self.components_ = np.zeros((0, X.shape[1]))
+        self.components_, self.scale_ = np.zeros((0, X.shape[1])), np.ones(X.shape[1])
         self.singular_values_ = np.zeros(0)
         self.location_, self.rank_, self.noise_, self.n_iter_ = shift, 0, 0.0, 1
         self.scores_ = np.zeros((len(X), 0))
@@ -244,7 +285,8 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        return scores_of(X - self.location_, self.components_, self._loss(), self.nonnegative)
+        rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
+        return scores_of(rows, components, self._loss(), self.nonnegative)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows from their scores.
@@ -265,6 +307,8 @@ class RobustPCA(
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error with which a row's other entries predict an entry.
 
+        Errors are in units of ``scale_``.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -272,8 +316,8 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        rows = X - self.location_
-        guess = predicted_rows(rows, self.components_, self._loss(), self.nonnegative)
+        rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
+        guess = predicted_rows(rows, components, self._loss(), self.nonnegative)
         return -float(np.nanmean(np.abs(guess - rows)))
 
     @property
