@@ -340,3 +340,19 @@ def test_sensing_agrees_with_the_truth():
     np.testing.assert_allclose(model.coef_, sign * signal, atol=1e-8)
     np.testing.assert_array_equal(np.sort(model.outliers_), np.arange(10))
     np.testing.assert_allclose(model.predict(X)[10:], intensities[10:], atol=1e-7)
+
+
+def test_measuring_matrices_tell_the_shape():
+    rng = np.random.default_rng(13)
+    truth = np.outer(rng.standard_normal(6), rng.standard_normal(5))
+    matrices = rng.standard_normal((120, 6, 5))
+    y = np.einsum("nij,ij->n", matrices, truth)
+    model = MatrixSensing(rank=2).fit(matrices, y)
+    np.testing.assert_allclose(model.matrix_, truth, atol=1e-9)
+    np.testing.assert_allclose(model.predict(list(matrices[:3])), y[:3], atol=1e-9)
+    with pytest.raises(
+        ValueError, match=r"Matrices of shape \(6, 5\) measure none of shape \(5, 6"
+    ):
+        MatrixSensing(shape=(5, 6)).fit(matrices, y)
+    with pytest.warns(UserWarning, match="taken to measure a column of 30. Give the shape"):
+        MatrixSensing().fit(matrices.reshape(120, 30), y)

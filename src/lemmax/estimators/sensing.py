@@ -1,6 +1,7 @@
 """Matrices from linear, quadratic and bilinear measurements, as regressors."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ class MatrixSensing(_Measured):
     rank : int
         An upper bound on the rank.
     shape : pair of int, optional
-        Of the matrix, which every row of X holds row by row. If not given, a square; or, where
-        that does not fit, a column.
+        Of the matrix, which every row of X holds row by row. If not given, that of the measuring
+        matrices, or a square; or, where that does not fit, a column, with a warning.
     psd : bool
         Whether the matrix is symmetric and positive semidefinite.
     loss : {'robust', 'squared'}
@@ -101,12 +102,15 @@ class MatrixSensing(_Measured):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, rows * columns)
-            One measuring matrix in each row.
+        X : array-like of shape (n_samples, rows * columns) or (n_samples, rows, columns)
+            One measuring matrix for each measurement.
         y : array-like of shape (n_samples,)
         """
+        X, given = _in_rows(X)
+        if self.shape is not None and given not in (None, tuple(self.shape)):
+            raise ValueError(f"Matrices of shape {given} measure none of shape {self.shape}.")
         X, y = self._checked(X, y)
-        rows, columns = self._shape(X.shape[1])
+        rows, columns = self._shape(X.shape[1], given or self.shape)
         rank = checked_rank(self.rank, min(rows, columns), 2)
         map = PSD(rows, rank) if self.psd else LowRank((rows, columns), rank)
         found = self._recover(Dense(X.reshape(len(X), rows, columns)), y, map)
@@ -116,28 +120,39 @@ class MatrixSensing(_Measured):
         self._warn()
         return self
 
-    def _shape(self, size: int) -> tuple[int, int]:
+    def _shape(self, size: int, shape: tuple[int, int] | None) -> tuple[int, int]:
         side = math.isqrt(size)
-        if self.shape is None and side * side != size:
-            return (size, 1) if not self.psd else self._misfit(size)
-        rows, columns = (side, side) if self.shape is None else self.shape
+        if shape is None and side * side != size and not self.psd:
+            warnings.warn(
+                f"Rows of {size} entries are no square matrices: they are taken to measure a "
+                f"column of {size}. Give the shape of the matrix as shape=(rows, columns).",
+                stacklevel=3,
+            )
+            return size, 1
+        rows, columns = (side, side) if shape is None else shape
         if rows * columns != size or (self.psd and rows != columns):
-            self._misfit(size)
+            kind = "square matrices" if shape is None else f"matrices of shape {tuple(shape)}"
+            psd = ", which must be square" if self.psd and shape is not None else ""
+            raise ValueError(f"Rows of {size} entries are no {kind}{psd}.")
         return rows, columns
-
-    def _misfit(self, size: int) -> Any:
-        shape = "square matrices" if self.shape is None else f"matrices of shape {self.shape}"
-        psd = ", which must be square" if self.psd and self.shape is not None else ""
-        raise ValueError(f"Rows of {size} entries are no {shape}{psd}.")
 
     def predict(self, X: Any) -> np.ndarray:
         """Inner products with the matrix.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, rows * columns)
+        X : array-like of shape (n_samples, rows * columns) or (n_samples, rows, columns)
         """
-        return self._rows(X) @ self.matrix_.ravel()
+        return self._rows(_in_rows(X)[0]) @ self.matrix_.ravel()
+
+
+def _in_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
+    """Matrices row by row, and their shape, if they are given as matrices."""
+    if isinstance(X, list | tuple):
+        X = np.asarray(X)
+    if getattr(X, "ndim", None) != 3:
+        return X, None
+    return np.reshape(X, (len(X), -1)), X.shape[1:]
 
 
 class PhaseRetrieval(_Measured):
