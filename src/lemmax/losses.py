@@ -75,9 +75,14 @@ class AbstractLoss(eqx.Module):
         """Growth constants for a residual of that many entries."""
 
     @property
+    def robust(self) -> bool:
+        """Whether a minimiser bears some gross errors: not where the largest residuals rule."""
+        return not isinstance(self, (L2, SquaredL2))
+
+    @property
     def depends_on_norm_alone(self) -> bool:
         """Whether an orthogonal change of coordinates leaves the loss unchanged."""
-        return isinstance(self, (L2, SquaredL2)) and self.weights is None
+        return not self.robust and self.weights is None
 
     def _weighted(self, terms: Array) -> Array:
         return terms if self.weights is None else self.weights.astype(terms.dtype) * terms

@@ -9,7 +9,6 @@ import numpy as np
 from .._dtype import common_dtype
 from .._memory import require_memory
 from .._typing import Parameters
-from ..losses import L2, SquaredL2
 from ..operators import Identity
 from ..points import AbstractPoint
 from ..problem import Composite
@@ -44,8 +43,8 @@ class Observations:
         if problem.loss.weights is not None:
             self.known &= np.asarray(problem.loss.weights) > 0
         self.passes = 0
-        # Of squared losses none is grossly wrong, whatever it is.
-        self.squared = isinstance(problem.loss, (L2, SquaredL2))
+        # If the loss is not, no observation is grossly wrong, whatever it is.
+        self.robust = problem.loss.robust
         if not np.any(self.values[self.known]):
             raise ValueError(
                 "All data are zero, and so is the point that fits them: there is no direction "
@@ -67,7 +66,7 @@ class Observations:
 
     def is_complete_and_right(self) -> bool:
         """Whether the point itself was observed, up to noise."""
-        return self.squared and isinstance(self.operator, Identity) and bool(np.all(self.known))
+        return not self.robust and isinstance(self.operator, Identity) and bool(np.all(self.known))
 
     def typical(self, residual: np.ndarray) -> float:
         """The median size of the residuals that are not zero: not moved by gross outliers."""

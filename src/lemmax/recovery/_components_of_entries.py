@@ -12,7 +12,7 @@ from .._dtype import common_dtype
 from .._linalg import thin_qr
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
-from ..losses import L2, AbstractLoss, SquaredL2
+from ..losses import AbstractLoss
 from ..maps import PSD, LowRank
 from ..operators import AbstractOperator, Entries, Identity
 from ..points import KruskalPoint
@@ -137,7 +137,7 @@ def _residual_weights(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
     if loss.weights is None:
         return np.ones(shape)
     weights = np.broadcast_to(np.asarray(loss.weights, np.float64), shape)
-    roots = np.sqrt(weights) if isinstance(loss, (L2, SquaredL2)) else weights
+    roots = weights if loss.robust else np.sqrt(weights)
     positive = roots[roots > 0]
     return roots / np.median(positive) if len(positive) else roots
 

@@ -21,7 +21,6 @@ from ._noise import bulk_of, schwarz
 from ._search import Answer, predictions
 from ._structure import (
     degrees_of_freedom,
-    is_robust,
     largest_rank,
     term_sizes,
 )
@@ -45,7 +44,7 @@ class _EntriesSearch:
 
     def __init__(self, problem: Composite, seed: int, watch: Watch):
         self.problem, self.seed, self.watch = problem, seed, watch
-        self.robust = is_robust(problem)
+        self.robust = problem.loss.robust
         self.descent = Descent(Workbench(problem), self.robust, watch, np.random.default_rng(seed))
         self.passes = self.steps = 0
 
@@ -162,7 +161,7 @@ def _starts(problem: Composite) -> list[Start]:
     Of a small table a singular value decomposition is quick, and there is little in it that stands
     out step by step.
     """
-    if not is_robust(problem):
+    if not problem.loss.robust:
         return [FROM_NOTHING]
     shape = problem.map.shape or problem.data.shape
     work = min(shape) * math.prod(shape)

@@ -14,7 +14,6 @@ from ..points import KruskalPoint
 from ..problem import Composite
 from ._components_of_entries import BEYOND, MEDIAN, MatrixMap, Observed, huber_weights
 from ._lost_rows import refit_lost_rows
-from ._structure import is_robust
 
 # The Huber loss is quadratic up to so many standard deviations of the bulk.
 LEVEL = 3.0
@@ -151,7 +150,7 @@ class Graduated:
         self.terms = Terms(
             *(np.asarray(number, dtype) for number in (LEVEL, BEYOND, rounding, 0.0)),
             *(np.asarray(number, np.int32) for number in (PATIENCE, 0)),
-            robust=np.asarray(is_robust(problem)),
+            robust=np.asarray(problem.loss.robust),
         )
 
     def __call__(self, x: Parameters, steps: int) -> tuple[Parameters, int]:

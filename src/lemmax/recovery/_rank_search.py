@@ -39,7 +39,6 @@ from ._entrywise_steps import (
 )
 from ._lost_rows import refit_lost_rows
 from ._polish import polished
-from ._structure import is_robust
 
 # Levels of the Huber loss that are tried when nothing else helps, and what is called help: the
 # scale falls to this part.
@@ -77,7 +76,7 @@ class RankSearch:
         assert isinstance(problem.map, (LowRank, PSD))
         self.observed = Observed.of(problem, rng)
         self.rng, self.max_steps, self.watch = rng, max_steps, watch
-        self.robust = is_robust(problem)
+        self.robust = problem.loss.robust
         self.dtype = self.observed.data.dtype
         self.bound = min(problem.map.rank, *self.observed.shape)
         self.map = of_rank(problem.map, min(self.bound, _COLUMNS))

@@ -26,7 +26,6 @@ from ._structure import (
     convincing_observations,
     degrees_of_freedom,
     is_ranked,
-    is_robust,
     largest_rank,
     without_zero_terms,
 )
@@ -68,7 +67,7 @@ class Search:
         self, problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Watch
     ):
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
-        self.robust = is_robust(problem)
+        self.robust = problem.loss.robust
         self.entrywise = isinstance(problem.operator, (Identity, Entries))
         self.bench = Workbench(problem)
         self.watch = watch

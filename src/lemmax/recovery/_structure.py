@@ -9,9 +9,7 @@ import numpy as np
 from .._typing import Parameters
 from ..init._components import factors_of_tensor
 from ..init._tensors import outer_products
-from ..losses import L2, SquaredL2
 from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
-from ..problem import Composite
 
 # A fit of that many degrees of freedom goes through as many observations by construction. So many
 # more that it goes through cannot be chance.
@@ -24,11 +22,6 @@ Ranked = PSD | LowRank | CP | SymmetricCP
 def is_ranked(map: AbstractMap) -> TypeGuard[Ranked]:
     """Whether the points of a map are sums of terms of which some may be superfluous."""
     return isinstance(map, (PSD, LowRank, CP, SymmetricCP))
-
-
-def is_robust(problem: Composite) -> bool:
-    """Whether the loss bears outliers."""
-    return not isinstance(problem.loss, (L2, SquaredL2))
 
 
 def with_rank(map: Ranked, rank: int) -> Ranked:

@@ -22,7 +22,7 @@ from ._entries import search_entries
 from ._linearised import weights_of, with_weights
 from ._scaling import Unit
 from ._search import Answer, Search
-from ._structure import is_ranked, is_robust
+from ._structure import is_ranked
 from .found import Recovery, RecoveryStatus
 
 # The length of the progress bar; nobody knows how many steps it will take.
@@ -225,7 +225,7 @@ def _as_recovery(
 
 def _hints(problem: Composite, answer: Answer) -> list[str]:
     """What else may be the matter with an answer that the data do not support."""
-    if answer.certificate.holds or answer.interrupted or is_robust(problem):
+    if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
     sizes = np.abs(answer.residual[weights_of(problem) > 0])
     sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
