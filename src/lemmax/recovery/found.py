@@ -153,18 +153,23 @@ class Recovery:
     def summary(self) -> str:
         """What was found, in a few lines."""
         status = self.status
+        exact = status is RecoveryStatus.EXACT
         lines = [f"{status.name}: {status.message}"]
         lines += [f"  Because {objection}." for objection in self.objections]
         if self.rank is not None:
             bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
-            gap = _times(self.rank_gap, "the smallest term kept is {} times the largest cut off")
+            sentence = (
+                "it fits exactly without the others, which were {} times smaller when cut off"
+                if exact
+                else "the smallest term kept is {} times the largest cut off"
+            )
+            gap = _times(self.rank_gap, sentence)
             lines.append(f"rank            {self.rank}{bound}{gap}")
         gap = _times(self.residual_gap, "the smallest is {} times the largest other residual")
         lines.append(
             f"outliers        {self.outlier_count} of {self.observations} "
             f"({self.outlier_fraction:.1%}){gap}"
         )
-        exact = status is RecoveryStatus.EXACT
         lines += [
             f"noise           {'none' if exact else f'{self.noise:.3g} (standard deviation)'}",
             f"expected error  {self.expected_error:.1e} (relative)",
