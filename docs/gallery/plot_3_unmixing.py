@@ -35,7 +35,7 @@ print("largest difference:", np.abs(model.coef_[:2000] - some).max())
 # %%
 # Shares of the five spectra.
 shares = model.coef_.T.reshape(-1, 145, 145)
-figure, axes = plt.subplots(1, 5, figsize=(15, 3.2), layout="constrained")
+figure, axes = plt.subplots(1, 5, figsize=(15, 3.6), layout="constrained")
 for ax, share, name in zip(axes, shares, names.values(), strict=True):
     ax.imshow(share, cmap="viridis")
     ax.set(title=name, xticks=[], yticks=[])

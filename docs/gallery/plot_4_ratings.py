@@ -10,6 +10,7 @@ predicted.
 # %%
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 from data import movielens
 from sklearn.exceptions import ConvergenceWarning
@@ -43,6 +44,11 @@ guesses = {
     "means of people and films": mean + of_user[users[test]] + of_item[items[test]],
     f"MatrixCompletion, rank {model.rank_}": model.predict((users[test], items[test])),
 }
-for name, guess in guesses.items():
-    error = np.sqrt(np.mean((guess - ratings[test]) ** 2))
+errors = {name: np.sqrt(np.mean((g - ratings[test]) ** 2)) for name, g in guesses.items()}
+for name, error in errors.items():
     print(f"{name:30} {error:.3f}")
+
+figure, ax = plt.subplots(figsize=(8, 2.4), layout="constrained")
+ax.bar_label(ax.barh(list(errors), list(errors.values()), height=0.6), fmt="%.3f", padding=3)
+ax.invert_yaxis()
+ax.set(xlabel="root mean square error of ratings kept aside, in stars", xlim=(0, 1.3))

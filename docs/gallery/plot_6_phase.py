@@ -42,7 +42,7 @@ sign = np.sign(estimate @ picture.ravel())
 error = np.linalg.norm(sign * estimate - picture.ravel()) / np.linalg.norm(picture)
 print(f"Wirtinger flow: relative error {error:.1e}")
 
-figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(9, 3.6), layout="constrained")
 shown = {"picture": picture.ravel(), "PhaseRetrieval": model.coef_, "Wirtinger flow": estimate}
 for ax, (name, values) in zip(axes, shown.items(), strict=True):
     ax.imshow((np.sign(values @ picture.ravel()) * values).reshape(picture.shape), cmap="gray")

@@ -21,7 +21,7 @@ from ._certificate import (
 from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
-from ._noise import freedom_of, refit, schwarz
+from ._noise import Refit, freedom_of, refit, schwarz
 from ._structure import (
     convincing_observations,
     degrees_of_freedom,
@@ -73,6 +73,9 @@ class Search:
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
         self.steps = 0
+        # Of every attempt, and of every rank: asked for again when all attempts have failed.
+        self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
+        self._hidden: dict[int | None, tuple[np.ndarray, np.ndarray]] = {}
 
     @property
     def passes(self) -> int:
@@ -216,11 +219,12 @@ class Search:
 
     def _noisy(self, ends: list[Descended]) -> Answer:
         """The best least-squares fit to the bulk, of any rank that was met or is contained."""
-        fits = [
-            (refit(self.bench, x, rank, self.robust), end.sizes)
-            for end in ends
-            for x, rank in self._contained(end)
-        ]
+        for end in ends[len(self._refits) :]:
+            contained = self._contained(end)
+            self._refits.append(
+                [(refit(self.bench, x, rank, self.robust), end.sizes) for x, rank in contained]
+            )
+        fits = [pair for attempt in self._refits for pair in attempt]
         fits = [(fit, sizes) for fit, sizes in fits if np.isfinite(fit.at.value)]
         if not fits:
             return self._exact(ends[0])
@@ -296,7 +300,11 @@ class Search:
 
     def _predictions(self, rank: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Residuals of fits that have not seen the observation, and which ones these are."""
-        return predictions(self.problem, self.seed, lambda part: self._again(part, rank))
+        if rank not in self._hidden:
+            self._hidden[rank] = predictions(
+                self.problem, self.seed, lambda part: self._again(part, rank)
+            )
+        return self._hidden[rank]
 
     def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
         """Residuals of a fit from scratch to a problem with less data."""
