@@ -15,6 +15,13 @@ def run(*arguments):
     return runner.invoke(app, [str(argument) for argument in arguments])
 
 
+def refusal_of(*arguments):
+    """The one sentence with which a command refuses, its lines joined."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
 @pytest.fixture
 def table(tmp_path):
     rng = np.random.default_rng(0)
@@ -44,13 +51,34 @@ def test_pca_cleans_a_table(table, tmp_path):
     wrong = (out / "outliers.csv").read_text().splitlines()
     assert len(wrong) == 2
     assert wrong[1].startswith("d3,c4,99.0,")
-    assert json.loads((out / "summary.json").read_text())["status"] == "EXACT"
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "EXACT"
+    assert f"The fit took {summary['seconds']:.1f} s, compilation included." in result.output
     page = (out / "report.html").read_text()
     assert page.count("<img") == 3
+    assert "table.csv: 60 rows, 25 columns, 1 of 1500 entries missing." in page
     scores = np.loadtxt(out / "scores.csv", delimiter=",", skiprows=1, usecols=(1, 2))
     components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, usecols=range(1, 26))
     location = np.loadtxt(out / "location.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(scores @ components + location, truth, atol=1e-9)
+
+
+def test_an_answer_that_the_data_do_not_support_is_written_with_exit_code_1(tmp_path):
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    rows = [f"d{k},{k + 1},{2 * k + 2},{3 * k + 3},{k + 1}" for k in range(8)]
+    rows[3] = "d3,,,,"
+    path.write_text("\n".join(["day,a,b,c,d", *rows]))
+    options = ("--labels", "day", "--rank", 1, "--no-centre")
+    result = run("pca", path, *options, "--out", out)
+    assert result.exit_code == 1, result.output
+    assert "There are no values in line 5 (d3) of table.csv" in result.output
+    assert "The verdict is NOT_IDENTIFIABLE: what was written is not" in result.output
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "NOT_IDENTIFIABLE"
+    page = (out / "report.html").read_text()
+    assert all(f"Because {reason}." in page for reason in summary["objections"])
+    assert (out / "cleaned.csv").exists()
+    assert "1 after one that they do not" in " ".join(run("--help").output.split())
 
 
 def test_complete_predicts_by_name(tmp_path):
@@ -59,7 +87,7 @@ def test_complete_predicts_by_name(tmp_path):
     ratings, asked = tmp_path / "ratings.csv", tmp_path / "asked.csv"
     chosen = [(i, j) for i in range(30) for j in range(20) if rng.random() < 0.5]
     rows = [f"u{i},m{j},{float(truth[i, j])!r}" for i, j in chosen]
-    ratings.write_text("\n".join(["user,item,rating", *rows]))
+    ratings.write_text("\n".join(["user,item,rating", *rows, *rows[:2]]))
     asked.write_text("user,item\nu3,m7\nu0,m0\n")
     out = tmp_path / "out"
     columns = ("--columns", "user,item,rating")
@@ -69,6 +97,10 @@ def test_complete_predicts_by_name(tmp_path):
     assert lines[0] == "user,item,rating"
     values = [float(line.split(",")[2]) for line in lines[1:]]
     np.testing.assert_allclose(values, [truth[3, 7], truth[0, 0]], rtol=1e-8)
+    assert "2 values for a 'user' and 'item' that had one before" in result.output
+    assert "--predict" not in result.output
+    result = run("complete", ratings, *columns, "--rank", 2, "--out", out)
+    assert "list the wanted user,item in a file with that header and add --predict" in result.output
 
 
 def test_cp_and_nnls(tmp_path):
@@ -88,6 +120,12 @@ def test_cp_and_nnls(tmp_path):
     result = run("nnls", tmp_path / "A.npy", tmp_path / "b.npy", "--out", out)
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(np.loadtxt(out / "coefficients.csv"), [1.0, 2.0], rtol=1e-10)
+    np.testing.assert_allclose(np.loadtxt(out / "residuals.csv"), np.zeros(7), atol=1e-10)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["rows"], summary["columns"], summary["settled"]) == (7, 2, 1)
+    page = (out / "report.html").read_text()
+    assert "A.npy: 7 rows, 2 columns, no entry missing." in page
+    assert page.count("<img") == 1
 
 
 @pytest.mark.parametrize(
@@ -105,6 +143,14 @@ def test_cp_and_nnls(tmp_path):
         ("table.csv", b",0,1\n0,5,6\n1,7,8\n", "say --header or --no-header"),
         ("table.csv", b"1,2,three\n4,5,6\n", "say --header or --no-header"),
         ("table.npz", b"nonsense", "is not a file of numbers"),
+        ("table.csv", b"a,b\n1,2\n-inf,4\n", "an infinite value, '-inf' in line 3"),
+        ("table.csv", b"a,b\n1,2\n", "has 1 row of numbers; at least 2 are needed"),
+        ("table.csv", b"a,B\n1,\n2,\n", "There are no values in column 'B'"),
+        ("table.csv", b"1,\n2,\n", "There are no values in column 2"),
+        ("table.csv", b"a,b\n,\n,\n", "holds no values: every entry is missing"),
+        ("table.csv", b"d,a,b,c\nx,1,2,3\ny,4,5,6\n", "say --labels d."),
+        ("table.csv", b"u,i,r\nx,p,3\ny,q,6\n", "lemmax complete table.csv --columns u,i,r."),
+        ("table.csv", b"a,b\n1,2\n1,cow\n", "where a number should be."),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_and_nothing_is_written(
@@ -128,13 +174,65 @@ def test_a_missing_file_and_wrong_names_are_one_sentence(table, tmp_path):
     assert "has no column 'price'" in " ".join(result.output.split())
 
 
-def test_where_nothing_can_be_written_it_says_so(table, tmp_path):
+@pytest.mark.parametrize("folder", ["file", "file/out", "new/" + 300 * "x"])
+def test_where_nothing_can_be_written_it_says_so_before_the_fit(
+    folder, table, tmp_path, monkeypatch
+):
+    def must_not_run(*_):
+        raise AssertionError("fitted in vain")
+
+    monkeypatch.setattr("lemmax.estimators.RobustPCA.fit", must_not_run)
     path, _ = table
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    result = run("pca", path, "--labels", "day", "--rank", 2, "--out", blocked / "out")
-    assert result.exit_code == 2
-    assert "Cannot write to" in result.output
+    (tmp_path / "file").write_text("in the way")
+    sentence = refusal_of("pca", path, "--labels", "day", "--out", tmp_path / folder)
+    assert "Cannot write to" in sentence
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_arrays_that_do_not_suit_a_command_are_one_sentence(tmp_path):
+    def saved(name, values):
+        np.save(tmp_path / name, values)
+        return tmp_path / name
+
+    matrix, tensor = saved("matrix.npy", np.ones((5, 4))), saved("tensor.npy", np.ones((5, 4, 3)))
+    infinite = np.ones((5, 4))
+    infinite[2, 1] = np.inf
+    holes = np.ones(5)
+    holes[3] = np.nan
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "names.csv").write_text("a\nx\n")
+    np.savez(tmp_path / "two.npz", a=np.ones((5, 4)), b=np.ones(5))
+    assert "holds a matrix: use lemmax pca" in refusal_of("cp", matrix)
+    assert "is a table: use lemmax pca" in refusal_of("cp", tmp_path / "table.csv")
+    assert "a tensor is for lemmax cp" in refusal_of("pca", tensor)
+    assert "at index [2, 1] counted" in refusal_of("pca", saved("infinite.npy", infinite))
+    assert "matrix.npy has 5 rows" in refusal_of("nnls", matrix, saved("short.npy", np.ones(4)))
+    assert "in column 1, row 4" in refusal_of("nnls", matrix, saved("holes.npy", holes))
+    # What there is no option for is not advised.
+    assert "save the one that is meant" in refusal_of("nnls", tmp_path / "two.npz", matrix)
+    assert "--" not in refusal_of("nnls", matrix, tmp_path / "names.csv")
+
+
+def test_an_entry_that_is_stored_twice_is_refused(tmp_path):
+    path = tmp_path / "table.mtx"
+    head = "%%MatrixMarket matrix coordinate real general\n3 2 3\n"
+    path.write_text(head + "1 1 5.0\n3 2 1.0\n3 2 2.0\n")
+    assert "several values for row 3, column 2" in refusal_of("complete", path)
+
+
+def test_a_rank_that_no_array_has_is_lowered_with_a_note(tmp_path, capsys):
+    from rich.console import Console
+
+    from lemmax.cli._outcome import Outcome
+    from lemmax.cli._readiness import possible_rank
+
+    outcome = Outcome(Console(), tmp_path, "title")
+    assert possible_rank(outcome, 12, (5, 4, 3)) == 12
+    assert capsys.readouterr().out == ""
+    assert possible_rank(outcome, 500, (5, 4, 3)) == 12
+    assert "--rank 500 is taken for 12" in capsys.readouterr().out
+    assert possible_rank(outcome, 99, (60, 5)) == 5
 
 
 def test_numbers_with_commas_and_semicolons(tmp_path):

@@ -70,3 +70,108 @@ def test_nothing_to_draw_is_said():
         lm.plots.compare(comparison())
     with pytest.raises(ValueError, match="nothing to draw"):
         lm.plots.convergence({})
+
+
+def shown_names(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_named_positions_are_dots_and_numbered_ones_lines():
+    values = np.arange(6.0).reshape(3, 2)
+    figure = lm.plots.factors([values, values], labels=[["Ann", "Bob", "Cy"], None], first=1)
+    named, numbered = figure.axes
+    assert shown_names(named.xaxis) == ["Ann", "Bob", "Cy"]
+    assert {line.get_linestyle() for line in named.lines[:2]} == {"None"}
+    assert shown_names(numbered.xaxis) == ["1", "2", "3"]
+    assert {line.get_linestyle() for line in numbered.lines[:2]} == {"-"}
+    np.testing.assert_array_equal(numbered.lines[1].get_ydata(), values[:, 1])
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 40, 400])
+def test_positions_are_whole_numbers(length):
+    figure = lm.plots.factors([np.ones((length, 1))])
+    figure.canvas.draw()
+    ticks = figure.axes[0].get_xticks()
+    np.testing.assert_array_equal(ticks, np.round(ticks))
+
+
+def test_of_many_names_some_are_shown_where_they_belong():
+    names = [f"station {k}" for k in range(1000)]
+    figure = lm.plots.factors([np.ones((1000, 1))], labels=[names])
+    axis = figure.axes[0].xaxis
+    shown = shown_names(axis)
+    assert 10 <= len(shown) <= 30
+    assert shown == [names[int(tick)] for tick in axis.get_ticklocs()]
+    with pytest.raises(ValueError, match="2 names for 3 positions of mode 1"):
+        lm.plots.factors([np.ones((3, 1))], labels=[["a", "b"]])
+
+
+def test_before_and_after_share_colours_that_a_gross_error_does_not_take():
+    rng = np.random.default_rng(0)
+    cleaned = rng.standard_normal((40, 30))
+    wrong = np.zeros_like(cleaned)
+    wrong[3, 4], wrong[5, 6] = 1e9, -1.0
+    cleaned[0, 0] = 1e6  # large, but right
+    rows = [f"day {k}" for k in range(40)]
+    figure = lm.plots.before_after(cleaned + wrong, cleaned, wrong, rows=rows)
+    before, after, errors = (ax.images[0] for ax in figure.axes[:3])
+    assert before.get_clim() == after.get_clim()
+    assert max(map(abs, before.get_clim())) < 10
+    low, high = errors.get_clim()
+    assert low == -high
+    assert shown_names(figure.axes[0].yaxis)[:2] == ["day 0", "day 2"]
+    same = np.full((3, 2), 7.0)
+    before, after, _ = (ax.images[0] for ax in lm.plots.before_after(same, same, 0 * same).axes[:3])
+    assert before.get_clim() == after.get_clim()
+
+
+def test_a_wrong_entry_of_a_large_table_is_seen_where_it_is():
+    table = np.zeros((5001, 4))
+    wrong = table.copy()
+    wrong[4321, 2] = 5.0
+    ax = lm.plots.before_after(table + wrong, table, wrong).axes[2]
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[2, 4321]])
+    assert ax.get_ylim() == (5000.5, -0.5)
+
+
+def test_a_regression_shows_coefficients_and_residuals_of_few_and_of_many():
+    rng = np.random.default_rng(0)
+    names = ["sand", "grass"]
+    one = lm.plots.regression([0.5, 0.0], [0.1, -0.2, 0.1], columns=names)
+    assert shown_names(one.axes[0].xaxis) == names
+    np.testing.assert_array_equal(one.axes[1].lines[0].get_ydata(), [0.1, -0.2, 0.1])
+    many = rng.standard_normal((3, 20))
+    figure = lm.plots.regression(np.abs(many[:2]), many, columns=names)
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), many.T)
+    with pytest.raises(ValueError, match="a column for each right-hand side"):
+        lm.plots.regression(np.ones((2, 3)), np.ones((5, 4)))
+
+
+def test_a_doubtful_recovery_is_drawn_legibly():
+    map, x = lm.maps.LowRank((2, 2), 1), (np.ones((2, 1)), np.ones((2, 1)))
+    found = lm.Recovery(
+        point=map(x),
+        x=x,
+        map=map,
+        status=lm.RecoveryStatus.NOT_CONVERGED,
+        rank=1,
+        rank_bound=1,
+        sizes=np.array([2.0]),
+        residual=np.array([[0.0, 1e-9], [1e-8, 3.0]]),
+        outliers=(np.array([1]), np.array([1])),
+        noise=0.1,
+        expected_error=0.5,
+        freedom=3,
+        needed=4,
+        observations=4,
+        objections=(),
+        passes=1,
+        steps=1,
+        seconds=0.1,
+    )
+    figure = lm.plots.recovery(found)
+    assert figure.get_suptitle() == "Did not converge to an answer that the data support"
+    terms, residuals = figure.axes
+    assert shown_names(terms.xaxis) == ["1"]
+    # What is exactly zero does not stretch the axis to where nothing is.
+    np.testing.assert_array_equal(residuals.lines[0].get_ydata(), [1e-9, 1e-9, 1e-8])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._files import Refusal
+from ._readiness import counted
 from ._reading import as_numbers, read_columns
 
 Listing = tuple[list[str], list[list[Any]]]
@@ -16,6 +17,7 @@ class NamedEntries:
     """A list of entries: names of rows and columns, and values."""
 
     def __init__(self, path: pathlib.Path, columns: str):
+        self.path = path
         self.names = [name.strip() for name in columns.split(",")]
         if len(self.names) != 3:
             raise Refusal(
@@ -24,9 +26,24 @@ class NamedEntries:
         *sides, texts = read_columns(path, self.names)
         numbers = as_numbers(path, self.names[2], texts, first_line=2)
         known = ~np.isnan(numbers)
+        if not np.any(known):
+            raise Refusal(f"Column {self.names[2]!r} of {path} holds no values.")
         found = [np.unique(np.asarray(side)[known], return_inverse=True) for side in sides]
         self.rows, self.columns = (names.tolist() for names, _ in found)
         self.values = (found[0][1], found[1][1], numbers[known])
+
+    def contents(self) -> str:
+        """What the list has, in one sentence."""
+        row, column, value = self.names
+        return (
+            f"{self.path.name}: {counted(len(self.values[2]), 'value')} of {value!r} for "
+            f"{len(self.rows)} of {row!r} and {len(self.columns)} of {column!r}."
+        )
+
+    def repeated(self) -> int:
+        """How many entries name a row and a column that an earlier one has named."""
+        places = self.values[0] * len(self.columns) + self.values[1]
+        return len(places) - len(np.unique(places))
 
     def asked(self, path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the entries that a file names."""

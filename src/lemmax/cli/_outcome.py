@@ -2,16 +2,19 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import pathlib
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import page
 from .._files import save_text
@@ -19,6 +22,8 @@ from ..recovery import Recovery
 from ._files import Refusal, check_writable, save
 
 INTERRUPTED = 130
+DOUBTFUL = 1
+_TIME = "seconds of the fit, compilation included"
 
 
 @contextlib.contextmanager
@@ -49,12 +54,51 @@ def _say(sentence: str) -> None:
 class Outcome:
     """Files of one command in one folder, written when all of them are made."""
 
-    def __init__(self, folder: pathlib.Path, title: str):
+    def __init__(self, console: Console, folder: pathlib.Path, title: str):
         check_writable(folder)
-        self.folder, self.title = folder, title
+        self.console, self.folder, self.title = console, folder, title
         self.texts: dict[str, str] = {}
         self.arrays: dict[str, np.ndarray] = {}
         self.blocks: list[Any] = []
+        self.lines: list[str] = []
+        self.seconds = 0.0
+        self._stage: Callable[[str], None] = lambda stage: None
+
+    def note(self, sentence: str) -> None:
+        """What is to be known about the data, on the screen at once and on the page."""
+        self._print(sentence)
+        self.blocks.append(page.paragraph(sentence, faint=True))
+
+    def say(self, line: str) -> None:
+        """A line of the answer, for the screen when all is done."""
+        self.lines.append(line)
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """One line on the terminal: what is being done, and for how long. Gone afterwards."""
+        console = Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(
+            *columns,
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            # What goes to stdout may go to a file: it must not be taken to the terminal.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as line:
+            task = line.add_task("", total=None)
+            self._stage = lambda stage: line.update(task, description=stage)
+            yield
+
+    def fit(self, model: Any, *data: Any) -> Any:
+        """Fit a model, and take the time, compilation included."""
+        self._stage("fitting (data of a new shape: compiling, too)")
+        began = time.perf_counter()
+        model.fit(*data)
+        self.seconds = time.perf_counter() - began
+        self._stage("drawing")
+        return model
 
     def table(
         self,
@@ -89,23 +133,35 @@ class Outcome:
         self.arrays[name] = values
 
     def verdict(self, found: Recovery) -> None:
-        """What `recover` says, as numbers and on the page."""
-        self.texts["summary.json"] = json.dumps(found.as_dict(), indent=1) + "\n"
+        """What `recover` says, as numbers, on the page and on the screen."""
+        # Of several calls that a fit may take, the last one knows its own time only.
+        found = dataclasses.replace(found, seconds=self.seconds)
+        self.say(found.summary())
         tone = "good" if found.status.succeeded else "caution"
-        facts = [
-            (name, _said(value)) for name, value in found.as_dict().items() if name != "status"
+        reasons = [f" Because {objection}." for objection in found.objections]
+        badge = page.badge(found.status.name, tone)
+        self.facts(found.as_dict(), badge, " ", found.status.message, *reasons)
+
+    def facts(self, facts: dict[str, Any], *said: Any) -> None:
+        """What is known about the answer, as numbers, and in a sentence on the page."""
+        self.texts["summary.json"] = json.dumps(facts, indent=1) + "\n"
+        shown = [
+            (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
+            for name, value in facts.items()
+            if name != "status"
         ]
         self.blocks += [
-            page.paragraph(page.badge(found.status.name, tone), " ", found.status.message),
-            page.details("all numbers", page.table(("", ""), facts)),
+            page.paragraph(*said),
+            page.details("all numbers", page.table(("", ""), shown)),
         ]
 
     def picture(self, figure: Any, title: str, description: str) -> None:
         """A picture on the page."""
         self.blocks.append(page.section(title, page.picture(figure, description)))
 
-    def write(self, console: Console) -> None:
+    def write(self) -> None:
         """Write all files, each entirely or not at all."""
+        self._stage("writing")
         self.texts["report.html"] = page.page(self.title, *self.blocks)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -115,8 +171,32 @@ class Outcome:
             save(self.folder / name, lambda partial, v=values: _save_array(partial, v))
         for name, text in self.texts.items():
             save_text(self.folder / name, text)
+
+    def tell(self, status: str, doubt: str = "") -> None:
+        """Print the answer, and leave with the exit code that it deserves.
+
+        Parameters
+        ----------
+        status : str
+            That of the model.
+        doubt : str
+            Why the answer is not to be relied on; empty if it is.
+        """
         names = ", ".join([*self.arrays, *self.texts])
-        console.print(f"Written to {self.folder}: {names}", highlight=False, markup=False)
+        for line in (
+            *self.lines,
+            f"The fit took {self.seconds:.1f} s, compilation included.",
+            f"Written to {self.folder}: {names}",
+        ):
+            self._print(line)
+        if status == "INTERRUPTED":
+            raise typer.Exit(INTERRUPTED)
+        if doubt:
+            _say(doubt)
+            raise typer.Exit(DOUBTFUL)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def column_names(count: int) -> list[str]:

@@ -1,30 +1,44 @@
-"""Data files: tables, lists of entries, arrays. What cannot be read is refused in one sentence."""
+"""Tables and lists of entries. What cannot be read is refused in one sentence."""
 
 import csv
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import io, sparse
 
+from ._arrays import read_array, read_stored_entries, refuse_member
 from ._files import Refusal
+from ._formats import TEXTS, kind_of, unreadable
 
-_TEXT = (".csv", ".tsv", ".txt")
-_FORMATS = (*_TEXT, ".npy", ".npz", ".mtx", ".parquet")
 _MISSING = frozenset(("", "na", "nan", "n/a", "null", "none", "missing", "?"))
+_NUMBERS_ALONE = "save the numbers alone, as npy or as a text without names"
+
+
+class _Unclear(Exception):
+    """A first line that may hold names or numbers."""
 
 
 class TableFile(NamedTuple):
     """A table with the names of its columns and the labels of its rows, where it has any."""
 
+    path: pathlib.Path
     values: Any
     """NaN where something is missing; sparse if it came from a file of stored entries."""
     columns: list[str] | None = None
     labels: list[str] | None = None
     label_name: str = ""
+    first_line: int | None = None
+    """Where a text has its first row."""
+
+    def row_name(self, row: int) -> str:
+        """A row as who looks into the file finds it."""
+        place = f"row {row + 1}" if self.first_line is None else f"line {row + self.first_line}"
+        return place if self.labels is None else f"{place} ({self.labels[row].strip()})"
+
+    def column_name(self, column: int) -> str:
+        """A column by its name, or by its number."""
+        return f"column {column + 1 if self.columns is None else repr(self.columns[column])}"
 
 
 def read_table(
@@ -32,6 +46,8 @@ def read_table(
     labels: str | None = None,
     array: str | None = None,
     header: bool | None = None,
+    has_options: bool = True,
+    vector: bool = False,
 ) -> TableFile:
     """A table of numbers.
 
@@ -44,49 +60,47 @@ def read_table(
         Which array of an npz file.
     header : bool, optional
         Whether the first line of a text has the names of the columns; found out if not given.
+    has_options : bool
+        Whether the command has the options above, so that a refusal may point to them.
+    vector : bool
+        Whether an array of one dimension is a table of one column.
     """
-    kind = _kind(path)
-    if array is not None and kind != ".npz":
-        raise Refusal(f"--array names an array of an npz file; {path} is none.")
-    if kind in _TEXT or kind == ".parquet":
-        names, columns, first_line = _columns(path, kind, header)
-        return _numeric_table(path, names, columns, labels, first_line)
+    kind = kind_of(path)
+    refuse_member(path, kind, array)
+    if kind in TEXTS or kind == ".parquet":
+        try:
+            names, columns, first_line = _columns(path, kind, header)
+        except _Unclear as unclear:
+            cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
+            raise Refusal(f"{unclear}: {cure}.") from unclear
+        try:
+            return _numeric_table(path, names, columns, labels, first_line)
+        except Refusal as refusal:
+            hint = _hint_about_text(path, names, columns) if has_options and not labels else ""
+            raise Refusal(f"{refusal}{hint}") from refusal
     if labels is not None:
         raise Refusal(f"--labels names a column of a table with names; {path} has none.")
-    values = _stored_entries(path) if kind == ".mtx" else read_array(path, array)
+    if kind == ".mtx":
+        return TableFile(path, read_stored_entries(path))
+    values = read_array(path, array, has_options)
+    if values.ndim == 1 and vector:
+        values = values[:, None]
     if values.ndim != 2:
-        raise Refusal(f"{path} holds an array of {values.ndim} dimensions; a table has two.")
-    return TableFile(values)
-
-
-def read_array(path: pathlib.Path, array: str | None = None) -> np.ndarray:
-    """An array of numbers from an npy or npz file, or a table."""
-    kind = _kind(path)
-    if kind not in (".npy", ".npz"):
-        values = read_table(path).values
-        return values.toarray() if sparse.issparse(values) else np.asarray(values)
-    try:
-        with open(path, "rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray) == (kind == ".npz"):
-                raise Refusal(f"{path} is not in the format that its name says.")
-            values = _member(path, loaded, array) if kind == ".npz" else loaded
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise Refusal(f"{path} is not a file of numbers in NumPy's format.") from error
-    if values.dtype.kind not in "fiub":
-        raise Refusal(f"{path} holds entries of type {values.dtype}; numbers are needed.")
-    if values.size == 0:
-        raise Refusal(f"{path} holds no entries.")
-    return values.astype(np.float64)
+        raise Refusal(
+            f"{path} holds an array of shape {values.shape}; a table has two dimensions"
+            + (": a tensor is for lemmax cp." if values.ndim > 2 and has_options else ".")
+        )
+    return TableFile(path, values)
 
 
 def read_columns(path: pathlib.Path, names: Sequence[str]) -> list[list[str]]:
     """Columns of a text or parquet file, by name, as text."""
-    kind = _kind(path)
-    if kind not in (*_TEXT, ".parquet"):
-        raise Refusal(f"--columns names columns of a table; {path} is none with names.")
+    kind = kind_of(path)
+    if kind not in (*TEXTS, ".parquet"):
+        raise Refusal(
+            f"{path} has no columns with names; a list of entries is a csv, tsv, txt or parquet "
+            "file."
+        )
     header, columns, _ = _columns(path, kind, True)
     if header is None:
         raise Refusal(f"{path} has no line with the names of its columns.")
@@ -106,19 +120,13 @@ def as_numbers(path: pathlib.Path, name: str, texts: Sequence[str], first_line: 
                 f"Column {name!r} of {path} holds text, {text.strip()[:40]!r} in line "
                 f"{line + first_line}, where a number should be."
             )
+        if np.isinf(number):
+            raise Refusal(
+                f"Column {name!r} of {path} holds an infinite value, {text.strip()!r} in line "
+                f"{line + first_line}; values must be finite, or blank where they are missing."
+            )
         numbers[line] = number
     return numbers
-
-
-def _kind(path: pathlib.Path) -> str:
-    kind = path.suffix.lower()
-    if kind not in _FORMATS:
-        raise Refusal(
-            f"{path} is of an unknown format; files end in {', '.join(_FORMATS[:-1])} or .parquet."
-        )
-    if not path.is_file():
-        raise Refusal(f"There is no file {path}.")
-    return kind
 
 
 def _columns(
@@ -164,7 +172,7 @@ def _lines(path: pathlib.Path, kind: str) -> list[list[str]]:
     except csv.Error as error:
         raise Refusal(f"{path} cannot be read as a table: {error}.") from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     while lines and not lines[-1]:
         lines.pop()
     if lines and len(lines[0]) == 1:  # of a single column, a blank line is a hole
@@ -184,10 +192,7 @@ def _names(path: pathlib.Path, lines: list[list[str]], header: bool | None) -> l
     # A table with a blank corner and columns that are numbered is one that pandas has written.
     counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
     if counting or (any(texts) and not all(texts)):
-        raise Refusal(
-            f"It is not clear whether the first line of {path} holds names or numbers: say "
-            "--header or --no-header."
-        )
+        raise _Unclear(f"It is not clear whether the first line of {path} holds names or numbers")
     return first if any(texts) else None
 
 
@@ -225,62 +230,57 @@ def _numeric_table(
         found = columns[place]
         columns = columns[:place] + columns[place + 1 :]
         names = names[:place] + names[place + 1 :]
-    try:
-        numbers = [
-            as_numbers(path, name, column, first_line)
-            for name, column in zip(names, columns, strict=True)
-        ]
-    except Refusal as refusal:
-        hint = "" if labels else " If that column labels the rows, name it with --labels."
-        raise Refusal(f"{refusal}{hint}") from refusal
+    numbers = [
+        as_numbers(path, name, column, first_line)
+        for name, column in zip(names, columns, strict=True)
+    ]
     if not numbers:
         raise Refusal(f"{path} holds labels, but no numbers.")
     return TableFile(
-        np.stack(numbers, axis=1), None if header is None else names, found, labels or ""
+        path,
+        np.stack(numbers, axis=1),
+        None if header is None else names,
+        found,
+        labels or "",
+        first_line,
     )
 
 
+def _hint_about_text(path: pathlib.Path, header: list[str] | None, columns: list[list[str]]) -> str:
+    """What columns of nothing but text are likely to be: labels of rows, or a list of entries."""
+    names = header or [str(k + 1) for k in range(len(columns))]
+    texts = [
+        name
+        for name, column in zip(names, columns, strict=True)
+        if all(_number(entry) is None for entry in column if entry.strip())
+    ]
+    if not texts:
+        return ""
+    if header is not None and (len(columns) == 3 or len(texts) == 2):
+        example = ",".join(names) if len(columns) == 3 else "user,item,rating"
+        return (
+            " If the file is a list of entries, name its row, column and value: "
+            f"lemmax complete {path.name} --columns {example}."
+        )
+    if len(texts) > 1:
+        return f" Columns of text: {', '.join(texts)}; only one can label the rows (--labels)."
+    return f" If that column labels the rows, say --labels {texts[0]}."
+
+
 def _number(text: str) -> float | None:
-    """A number, NaN for what is missing, None for what is neither."""
+    """A number, perhaps infinite, NaN for what is missing, None for what is neither."""
     text = text.strip()
     if text.lower() in _MISSING:
         return float("nan")
     if "_" in text:  # Python takes these for numbers
         return None
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
         return None
-    return number if np.isfinite(number) else None
 
 
 def _with_point(text: str) -> str:
     """A number with a decimal comma, as files with semicolons have it, with a point."""
     pointed = text.replace(",", ".")
     return text if _number(pointed) is None else pointed
-
-
-def _stored_entries(path: pathlib.Path) -> Any:
-    """A dense array as it is, or a sparse one, of which what is not stored is missing."""
-    try:
-        matrix = io.mmread(str(path))
-    except (ValueError, OSError, StopIteration, IndexError) as error:
-        raise Refusal(f"{path} is not a file in the Matrix Market format.") from error
-    if matrix.dtype.kind == "c":
-        raise Refusal(f"{path} holds complex numbers; real ones are needed.")
-    if sparse.issparse(matrix):
-        return sparse.coo_array(matrix).astype(np.float64)
-    return np.asarray(matrix, np.float64)
-
-
-def _member(path: pathlib.Path, archive: Any, name: str | None) -> np.ndarray:
-    names = list(archive.keys())
-    if name is None and len(names) != 1:
-        raise Refusal(f"{path} holds several arrays, {', '.join(names)}; name one (--array).")
-    if name is not None and name not in names:
-        raise Refusal(f"{path} holds no array {name!r}; it holds {', '.join(names)}.")
-    return archive[name or names[0]]
-
-
-def _unreadable(path: pathlib.Path, error: OSError) -> Refusal:
-    return Refusal(f"{path} cannot be read: {error.strerror}.")

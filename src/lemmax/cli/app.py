@@ -14,11 +14,19 @@ from lemmax.experiments import demo as demo_contests
 
 from ._files import make_folder, save
 from .compare import compare
-from .data import complete, cp, nnls, pca
+from .data import complete, cp, pca
+from .nonnegative import nnls
 from .reproduce import reproduce
 
+_HELP = (
+    "Composite optimisation: fast whatever the conditioning, the rank or the outliers.\n\n"
+    "Exit codes: 0 after an answer that the data support; 1 after one that they do not, which is "
+    "written nevertheless (verdicts NOT_CONVERGED and NOT_IDENTIFIABLE); 2 if something was "
+    "refused and nothing written; 130 after Ctrl-C."
+)
+
 app = typer.Typer(
-    help="Composite optimisation: fast whatever the conditioning, the rank or the outliers.",
+    help=_HELP,
     no_args_is_help=True,
     invoke_without_command=True,
     add_completion=False,
@@ -29,7 +37,7 @@ app = typer.Typer(
 def lemmax(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Composite optimisation: fast whatever the conditioning, the rank or the outliers."""
+    """Say what there is."""
     if version:
         typer.echo(lm.__version__)
         raise typer.Exit

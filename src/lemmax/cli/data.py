@@ -1,4 +1,4 @@
-"""``lemmax pca``, ``complete``, ``cp``, ``nnls``: from a file to an answer and a picture."""
+"""``lemmax pca``, ``complete``, ``cp``: from a file to an answer and a picture."""
 
 import pathlib
 from typing import Annotated, Any
@@ -7,11 +7,25 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from .. import page, plots
+from .. import plots
+from ..recovery import RecoveryStatus
+from ._arrays import is_array, read_array
 from ._entries import NamedEntries
 from ._files import Refusal
-from ._outcome import INTERRUPTED, Outcome, column_names, refusing
-from ._reading import TableFile, read_array, read_table
+from ._outcome import Outcome, column_names, refusing
+from ._readiness import (
+    contents,
+    counted,
+    missing,
+    note_empty_columns,
+    note_empty_rows,
+    note_likely_list,
+    possible_rank,
+    refuse_empty_columns,
+    require_rows,
+    require_values,
+)
+from ._reading import TableFile, read_table
 
 Rank = Annotated[int | None, typer.Option(min=1, help="Upper bound on the rank.")]
 Squared = Annotated[bool, typer.Option("--squared", help="Noise alone, no gross errors.")]
@@ -22,6 +36,9 @@ Header = Annotated[
     bool | None, typer.Option(help="Whether the first line of a text has names; found out if not.")
 ]
 Out = Annotated[pathlib.Path, typer.Option(help="Folder for what is written.")]
+
+_PCA = ("scores", "components")
+_COMPLETION = ("row factors", "column factors")
 
 
 def pca(
@@ -45,30 +62,40 @@ def pca(
     console = Console()
     with refusing():
         table = read_table(file, labels, array, header)
-        outcome = Outcome(out, f"Robust PCA of {file.name}")
+        require_values(table)
+        require_rows(table, 2)
+        refuse_empty_columns(table)
+        if nonnegative and centre:
+            raise Refusal("--nonnegative needs --no-centre: a location has a sign.")
+        outcome = Outcome(console, out, f"Robust PCA of {file.name}")
+        outcome.note(contents(table))
+        note_empty_rows(outcome, table)
         values = dense_with_gaps(table.values)
         model = RobustPCA(
-            rank,
+            None if rank is None else possible_rank(outcome, rank, values.shape),
             loss=_loss(squared),
             centre=centre,
             nonnegative=nonnegative,
             random_state=seed,
-            verbose=True,
-        ).fit(values)
-        numbers = [f"component {k + 1}" for k in range(model.rank_)]
-        names = (table.labels, table.label_name)
-        outcome.table("cleaned.csv", model.low_rank_, table.columns, *names)
-        outcome.table("location.csv", model.location_[None, :], table.columns)
-        _verdict(console, outcome, model)
-        _outliers(outcome, model.outliers_, values, model.low_rank_, table)
-        figure = plots.before_after(values, model.low_rank_, model.outliers_)
-        outcome.picture(figure, "Before and after", "The table as it came, and cleaned.")
-        if model.rank_:
-            outcome.table("components.csv", model.components_, table.columns, numbers, "component")
-            outcome.table("scores.csv", model.scores_, numbers, *names)
-            figure = plots.factors([model.scores_, model.components_.T], ["scores", "components"])
-            outcome.picture(figure, "Components", "Scores and components as lines.")
-        _finish(console, outcome, model)
+        )
+        with outcome.working():
+            outcome.fit(model, values)
+            numbers = [f"component {k + 1}" for k in range(model.rank_)]
+            names = (table.labels, table.label_name)
+            outcome.table("cleaned.csv", model.low_rank_, table.columns, *names)
+            outcome.table("location.csv", model.location_[None, :], table.columns)
+            _verdict(outcome, model)
+            _before_after(outcome, model, values, model.low_rank_, table)
+            if model.rank_:
+                outcome.table(
+                    "components.csv", model.components_, table.columns, numbers, "component"
+                )
+                outcome.table("scores.csv", model.scores_, numbers, *names)
+                _factors_picture(
+                    outcome, "Components", (model.scores_, model.components_.T), _PCA, table
+                )
+            outcome.write()
+        outcome.tell(model.status_, _doubt(model))
 
 
 def complete(
@@ -102,28 +129,52 @@ def complete(
             raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
         entries = None if columns is None else NamedEntries(file, columns)
         asked = None if entries is None or predict is None else entries.asked(predict)
-        table = read_table(file, labels, array, header) if entries is None else TableFile(None)
-        outcome = Outcome(out, f"Completion of {file.name}")
-        model = MatrixCompletion(
-            rank or "auto", loss=_loss(squared), effects=effects, random_state=seed, verbose=True
+        table = (
+            TableFile(file, None, entries.columns, entries.rows)
+            if entries is not None
+            else read_table(file, labels, array, header)
         )
-        model.fit(table.values if entries is None else entries.values)
-        _verdict(console, outcome, model)
-        for rank_tried, error in model.held_out_errors_.items():
-            console.print(f"rank {rank_tried}: error {error:.4g} at entries kept aside")
-        keys = (table.labels, table.columns) if entries is None else (entries.rows, entries.columns)
-        _factors(outcome, model, *keys)
         if entries is None:
-            values, cleaned = dense_with_gaps(table.values), model.complete()
-            outcome.table("completed.csv", cleaned, table.columns, table.labels, table.label_name)
-            _outliers(outcome, model.outliers_, values, cleaned, table)
-            figure = plots.before_after(values, cleaned, model.outliers_.tocsr())
-            outcome.picture(figure, "Before and after", "The table as it came, and completed.")
+            require_values(table)
+        outcome = Outcome(console, out, f"Completion of {file.name}")
+        if entries is None:
+            outcome.note(contents(table))
+            note_empty_rows(outcome, table)
+            note_empty_columns(outcome, table)
+            note_likely_list(outcome, table)
+            shape = table.values.shape
         else:
-            outcome.listing("outliers.csv", *entries.outliers(model))
-        if entries is not None and asked is not None:
-            outcome.listing("predictions.csv", *entries.predictions(model, asked))
-        _finish(console, outcome, model)
+            outcome.note(entries.contents())
+            _note_repeated(outcome, entries)
+            shape = len(entries.rows), len(entries.columns)
+        model = MatrixCompletion(
+            "auto" if rank is None else possible_rank(outcome, rank, shape),
+            loss=_loss(squared),
+            effects=effects,
+            random_state=seed,
+        )
+        with outcome.working():
+            outcome.fit(model, table.values if entries is None else entries.values)
+            _verdict(outcome, model)
+            for rank_tried, error in model.held_out_errors_.items():
+                outcome.say(f"rank {rank_tried}: error {error:.4g} at entries kept aside")
+            _factors(outcome, model, table)
+            if entries is None:
+                values, cleaned = dense_with_gaps(table.values), model.complete()
+                keys = (table.columns, table.labels, table.label_name)
+                outcome.table("completed.csv", cleaned, *keys)
+                _before_after(outcome, model, values, cleaned, table)
+            else:
+                outcome.listing("outliers.csv", *entries.outliers(model))
+                if asked is None:
+                    outcome.say(_how_to_predict(entries))
+                else:
+                    outcome.listing("predictions.csv", *entries.predictions(model, asked))
+            if model.rank_:
+                sides = (model.row_factors_, model.column_factors_)
+                _factors_picture(outcome, "Factors", sides, _COMPLETION, table)
+            outcome.write()
+        outcome.tell(model.status_, _doubt(model))
 
 
 def cp(
@@ -143,96 +194,109 @@ def cp(
 
     console = Console()
     with refusing():
-        tensor = read_array(file, array)
-        outcome = Outcome(out, f"CP decomposition of {file.name}")
+        tensor = _read_tensor(file, array)
+        outcome = Outcome(console, out, f"CP decomposition of {file.name}")
+        shape, holes = " × ".join(map(str, tensor.shape)), int(np.sum(np.isnan(tensor)))
+        outcome.note(f"{file.name}: {shape}, {missing(holes, tensor.size)}.")
         model = CPDecomposition(
-            rank,
+            possible_rank(outcome, rank, tensor.shape),
             loss=_loss(squared),
             nonnegative=nonnegative,
             n_init=starts,
             random_state=seed,
-            verbose=True,
-        ).fit(tensor)
-        _verdict(console, outcome, model)
-        if starts > 1:
-            agree = ", ".join(f"{score:.3f}" for score in model.stability_)
-            console.print(f"factor-match scores of all starts: {agree}", highlight=False)
-        outcome.array("cleaned.npy", model.reconstruct())
-        errors = model.outliers_.tocoo()
-        header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), "wrong by"]
-        rows = zip(*(index.tolist() for index in errors.coords), errors.data.tolist(), strict=True)
-        outcome.listing("outliers.csv", header, rows)
-        if model.rank_:
-            numbers = [f"term {k + 1}" for k in range(model.rank_)]
-            for mode, factor in enumerate(model.factors_):
-                outcome.table(f"factor{mode + 1}.csv", factor, numbers)
-            outcome.table("weights.csv", model.weights_[None, :], numbers)
-            outcome.picture(plots.factors(model.factors_), "Factors", "One panel for each mode.")
-        _finish(console, outcome, model)
-
-
-def nnls(
-    matrix: Annotated[pathlib.Path, typer.Argument(help="The matrix A.")],
-    targets: Annotated[pathlib.Path, typer.Argument(help="b, or several in columns.")],
-    robust: Annotated[bool, typer.Option("--robust", help="Least absolute deviations.")] = False,
-    out: Out = pathlib.Path("lemmax-nnls"),
-) -> None:
-    """Explain b by the columns of A with coefficients that are not negative."""
-    from ..estimators import NonnegativeRegression
-
-    console = Console()
-    with refusing():
-        a, b = read_array(matrix), read_array(targets)
-        outcome = Outcome(out, f"Nonnegative regression of {targets.name} on {matrix.name}")
-        if b.ndim == 2 and b.shape[1] == 1:
-            b = b[:, 0]
-        model = NonnegativeRegression("robust" if robust else "squared").fit(a, b)
-        coefficients = np.atleast_2d(model.coef_)
-        mean = float(np.mean(np.abs(b)))
-        left = float(np.mean(np.abs(model.predict(a) - b))) / (mean or 1.0)
-        line = (
-            f"{coefficients.shape[0]} right-hand sides, {coefficients.shape[1]} coefficients each, "
-            f"of which {np.mean(coefficients > 0):.0%} are positive; the mean residual is "
-            f"{left:.3g} of the mean target; known to be the best: {np.mean(model.settled_):.0%}."
         )
-        console.print(line, highlight=False)
-        outcome.table("coefficients.csv", coefficients.T)
-        outcome.blocks.append(page.paragraph(line))
-        outcome.picture(plots.factors([coefficients.T], ["coefficients"]), "Coefficients", line)
-        outcome.write(console)
+        with outcome.working():
+            outcome.fit(model, tensor)
+            _verdict(outcome, model)
+            if starts > 1:
+                agree = ", ".join(f"{score:.3f}" for score in model.stability_)
+                outcome.say(f"factor-match scores of all starts: {agree}")
+            outcome.array("cleaned.npy", model.reconstruct())
+            errors = model.outliers_.tocoo()
+            header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), "wrong by"]
+            places = (index.tolist() for index in errors.coords)
+            outcome.listing("outliers.csv", header, zip(*places, errors.data.tolist(), strict=True))
+            if model.rank_:
+                numbers = [f"term {k + 1}" for k in range(model.rank_)]
+                for mode, factor in enumerate(model.factors_):
+                    outcome.table(f"factor{mode + 1}.csv", factor, numbers)
+                outcome.table("weights.csv", model.weights_[None, :], numbers)
+                figure = plots.factors(model.factors_)
+                outcome.picture(figure, "Factors", "One panel for each mode, counted from 0.")
+            outcome.write()
+        outcome.tell(model.status_, _doubt(model))
+
+
+def _read_tensor(file: pathlib.Path, array: str | None) -> np.ndarray:
+    """An array of three dimensions or more that has something to decompose."""
+    if not is_array(file):
+        raise Refusal(
+            f"A tensor is a npy or npz file; {file} is a table: use lemmax pca, or lemmax complete."
+        )
+    tensor = read_array(file, array)
+    if tensor.ndim == 2:
+        raise Refusal(f"{file} holds a matrix: use lemmax pca, or lemmax complete.")
+    if tensor.ndim < 2:
+        raise Refusal(f"{file} holds an array of shape {tensor.shape}; a tensor has more modes.")
+    if len(tensor) < 2:
+        raise Refusal(
+            f"{file} has shape {tensor.shape}: with one slice only it is no more than that slice."
+        )
+    if np.all(np.isnan(tensor)):
+        raise Refusal(f"{file} holds no values: every entry is missing.")
+    return tensor
+
+
+def _note_repeated(outcome: Outcome, entries: NamedEntries) -> None:
+    repeated = entries.repeated()
+    if repeated:
+        row, column, _ = entries.names
+        outcome.note(
+            f"{counted(repeated, 'value')} for a {row!r} and {column!r} that had one before: each "
+            "is kept as an observation of its own."
+        )
+
+
+def _how_to_predict(entries: NamedEntries) -> str:
+    return (
+        f"For predictions, list the wanted {entries.names[0]},{entries.names[1]} in a file with "
+        "that header and add --predict FILE."
+    )
 
 
 def _loss(squared: bool) -> str:
     return "squared" if squared else "robust"
 
 
-def _verdict(console: Console, outcome: Outcome, model: Any) -> None:
+def _verdict(outcome: Outcome, model: Any) -> None:
     """The verdict on the screen and on the page, and the picture that supports it."""
     found = getattr(model, "recovery_", None)
     if found is None:  # nothing but a location, or effects of rows and columns
         line = f"{model.status_}: there are no components; noise {model.noise_:.3g}."
-        console.print(line, highlight=False)
-        outcome.blocks.append(page.paragraph(line))
+        outcome.say(line)
+        facts = {"status": model.status_, "rank": 0, "noise": model.noise_}
+        outcome.facts({**facts, "seconds": outcome.seconds}, line)
         return
-    console.print(found.summary(), highlight=False, markup=False)
     outcome.verdict(found)
     outcome.picture(
         plots.recovery(found), "Rank and outliers", "Sizes of terms, and sizes of residuals."
     )
 
 
-def _finish(console: Console, outcome: Outcome, model: Any) -> None:
-    outcome.write(console)
-    if model.status_ == "INTERRUPTED":
-        raise typer.Exit(INTERRUPTED)
+def _doubt(model: Any) -> str:
+    """Why not to rely on the answer; nothing if the data support it."""
+    status = RecoveryStatus[model.status_]
+    if status.succeeded:
+        return ""
+    return f"The verdict is {status.name}: what was written is not to be relied on."
 
 
-def _factors(outcome: Outcome, model: Any, rows: Any, columns: Any) -> None:
+def _factors(outcome: Outcome, model: Any, table: TableFile) -> None:
     """Factors, and effects where there are any, of rows and columns."""
     names = [f"factor {k + 1}" for k in range(model.rank_)]
     sides = (
-        ("row", model.row_factors_, model.row_effects_ + model.offset_, rows),
-        ("column", model.column_factors_, model.column_effects_, columns),
+        ("row", model.row_factors_, model.row_effects_ + model.offset_, table.labels),
+        ("column", model.column_factors_, model.column_effects_, table.columns),
     )
     for side, factor, effect, labels in sides:
         if model.effects:
@@ -247,10 +311,11 @@ def _factors(outcome: Outcome, model: Any, rows: Any, columns: Any) -> None:
             outcome.table(f"{side}_factors.csv", factor, names, labels, side)
 
 
-def _outliers(
-    outcome: Outcome, outliers: Any, values: np.ndarray, cleaned: np.ndarray, table: TableFile
+def _before_after(
+    outcome: Outcome, model: Any, values: np.ndarray, cleaned: np.ndarray, table: TableFile
 ) -> None:
-    places = outliers.tocoo()
+    """What was wrong, in a file and in a picture."""
+    places = model.outliers_.tocoo()
     columns = table.columns or column_names(values.shape[1])
     labels = table.labels or [str(k + 1) for k in range(values.shape[0])]
     rows = [
@@ -258,3 +323,18 @@ def _outliers(
         for i, j in zip(*places.coords, strict=True)
     ]
     outcome.listing("outliers.csv", ["row", "column", "was", "should be"], rows)
+    figure = plots.before_after(
+        values, cleaned, places, rows=table.labels, columns=table.columns, first=1
+    )
+    outcome.picture(figure, "Before and after", "The table as it came, and without its errors.")
+
+
+def _factors_picture(
+    outcome: Outcome,
+    title: str,
+    sides: tuple[np.ndarray, np.ndarray],
+    names: tuple[str, str],
+    table: TableFile,
+) -> None:
+    figure = plots.factors(sides, names, (table.labels, table.columns), first=1)
+    outcome.picture(figure, title, f"Of rows, {names[0]}; of columns, {names[1]}.")

@@ -3,5 +3,6 @@
 from .answers import before_after as before_after
 from .answers import factors as factors
 from .answers import recovery as recovery
+from .regressions import regression as regression
 from .runs import compare as compare
 from .runs import convergence as convergence

@@ -1,5 +1,6 @@
 """Figures and colours; the only place that imports matplotlib."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,3 +24,43 @@ def colours(count: int) -> list[Any]:
     if count <= 10:
         return [f"C{k}" for k in range(count)]
     return list(matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count)))
+
+
+# More names along an axis cannot be read, nor can longer ones.
+_NAMES = {"x": 30, "y": 20}
+_LETTERS = 14
+# So few have room for letters of the usual size.
+_ROOMY = 8
+
+
+def number_or_name(axis: Any, count: int, names: Sequence[str] | None, first: int) -> None:
+    """Ticks of positions, counted from ``first``: names where there are any, or whole numbers."""
+    if names is None:
+        whole_numbers(axis, first, first + count - 1)
+        return
+    every = -(-count // _NAMES[axis.axis_name])
+    shown = [_short(name) for name in names[::every]]
+    size = "medium" if len(shown) <= _ROOMY else "x-small"
+    # Along the lower edge long names would run into each other.
+    upright = axis.axis_name == "x" and sum(map(len, shown)) > _NAMES["x"]
+    positions = np.arange(first, first + count, every)
+    axis.set_ticks(positions, shown, fontsize=size, rotation=90 if upright else 0)
+
+
+def whole_numbers(axis: Any, first: int, last: int) -> None:
+    """Ticks at whole numbers only, however few there are."""
+    if last - first <= _ROOMY:
+        axis.set_ticks(range(first, last + 1))
+    else:
+        axis.get_major_locator().set_params(integer=True)
+
+
+def check_names(names: Sequence[str] | None, count: int, what: str) -> None:
+    """Refuse names that are not as many as what they name."""
+    if names is not None and len(names) != count:
+        raise ValueError(f"There are {len(names)} names for {count} {what}.")
+
+
+def _short(name: str) -> str:
+    name = str(name).strip()
+    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"

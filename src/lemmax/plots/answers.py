@@ -1,5 +1,6 @@
 """Answers: what was recovered, and what tells that it is right."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,11 +8,18 @@ import numpy as np
 
 from .._checks import check_kind
 from ..recovery import Recovery
-from ._axes import colours, new_figure
+from ._axes import check_names, colours, new_figure, number_or_name, whole_numbers
 
 # So many terms are drawn; the others would hide them.
-_SHOWN = 6
+SHOWN = 6
+# Of so many positions each is told apart.
+_FEW = 30
 _PIXELS = 2000
+# Cells of a table with more rows or columns are too small to be seen one by one.
+_CELLS = 150
+_DOTS = 50_000
+# Percentiles between which the colours are spread; a few extreme entries do not take them all.
+BULK = (1, 99)
 
 
 def recovery(found: Recovery, title: str | None = None) -> Any:
@@ -44,7 +52,8 @@ def recovery(found: Recovery, title: str | None = None) -> Any:
     left, right = figure.subplots(1, 2)
     _draw_terms(left, found)
     _draw_residuals(right, found)
-    figure.suptitle(found.status.message.split(":")[0] if title is None else title)
+    # The first words of the verdict; the rest of it would not fit.
+    figure.suptitle(re.split("[:.]", found.status.message)[0] if title is None else title)
     return figure
 
 
@@ -63,7 +72,7 @@ def _draw_terms(ax: Any, found: Recovery) -> None:
     ax.set_title(
         f"rank {found.rank}" + (f" of at most {found.rank_bound}" if found.rank_bound else "")
     )
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(ax.xaxis, 1, len(number))
     ax.legend()
     ax.grid(True, alpha=0.3)
 
@@ -77,8 +86,9 @@ def _draw_residuals(ax: Any, found: Recovery) -> None:
     sizes, wrong = sizes[known], wrong[known]
     order = np.argsort(sizes)
     sizes, wrong = sizes[order], wrong[order]
-    # Residuals that are exactly zero have no place on the axis.
-    floor = np.finfo(float).eps * max(float(sizes[-1]), np.finfo(float).tiny)
+    # Residuals that are exactly zero have no place on the axis: they join the smallest that have.
+    there, rounding = sizes[sizes > 0], np.finfo(float)
+    floor = max(there[0], rounding.eps * there[-1]) if there.size else rounding.tiny
     number = np.arange(1, sizes.size + 1)
     for chosen, colour, label in ((~wrong, "C0", "right"), (wrong, "C3", "wrong")):
         if np.any(chosen):
@@ -91,14 +101,24 @@ def _draw_residuals(ax: Any, found: Recovery) -> None:
     ax.grid(True, alpha=0.3)
 
 
-def factors(factors: Sequence[Any], names: Sequence[str] | None = None) -> Any:
-    """Draw the factors of a matrix or tensor: one panel for each mode, one line for each term.
+def factors(
+    factors: Sequence[Any],
+    names: Sequence[str] | None = None,
+    labels: Sequence[Sequence[str] | None] | None = None,
+    first: int = 0,
+) -> Any:
+    """Draw the factors of a matrix or tensor: one panel for each mode, one colour for each term.
 
     Parameters
     ----------
     factors : sequence of arrays of shape (length of the mode, rank)
     names : sequence of str, optional
         Of the modes.
+    labels : sequence, optional
+        For every mode, names of its positions, or None. Named positions are drawn as dots, for
+        names have no order; others are joined by lines.
+    first : int
+        The number of the first position where there are no names.
 
     Returns
     -------
@@ -114,22 +134,57 @@ def factors(factors: Sequence[Any], names: Sequence[str] | None = None) -> Any:
     arrays = [np.asarray(factor) for factor in factors]
     if not arrays or any(array.ndim != 2 for array in arrays):
         raise ValueError("Factors are arrays of two dimensions, one for each mode.")
-    figure = new_figure((4 * len(arrays), 3.2))
+    labels = [None] * len(arrays) if labels is None else labels
+    figure = new_figure((4.5 * len(arrays), 3.6))
     axes = figure.subplots(1, len(arrays), squeeze=False)[0]
-    shown = min(arrays[0].shape[1], _SHOWN)
-    for mode, (ax, array) in enumerate(zip(axes, arrays, strict=True)):
-        for term, colour in zip(range(shown), colours(shown), strict=True):
-            style = {"marker": "."} if len(array) <= 30 else {}
-            ax.plot(array[:, term], color=colour, label=f"{term + 1}", **style)
+    for mode, (ax, array, positions) in enumerate(zip(axes, arrays, labels, strict=True)):
+        check_names(positions, len(array), f"positions of mode {mode + 1}")
+        draw_terms(ax, array, positions, first, joined=positions is None)
+        if positions is None:
+            ax.set_xlabel("index")
         ax.set_title(f"mode {mode + 1}" if names is None else names[mode])
-        ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-        ax.grid(True, alpha=0.3)
-    if shown:
+    if arrays[0].shape[1]:
         axes[-1].legend(title="term", loc="upper left", bbox_to_anchor=(1.02, 1.0))
     return figure
 
 
-def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any:
+def draw_terms(
+    ax: Any,
+    terms: np.ndarray,
+    positions: Sequence[str] | None,
+    first: int,
+    joined: bool,
+) -> None:
+    """The first few columns of an array, each in its colour, numbered for a legend.
+
+    Lines join what has an order; dots on stems stand for what has none.
+    """
+    length, shown = len(terms), min(terms.shape[1], SHOWN)
+    places = np.arange(first, first + length)
+    # Beside each other, so that terms do not hide each other.
+    offsets = 0.6 * (np.arange(shown) - (shown - 1) / 2) / SHOWN
+    for term, colour in zip(range(shown), colours(shown), strict=True):
+        column, look = terms[:, term], {"color": colour, "label": f"{term + 1}"}
+        if joined:
+            ax.plot(places, column, marker="." if length <= _FEW else "", **look)
+            continue
+        ax.plot(places + offsets[term], column, ".", markersize=6, **look)
+        if length <= _FEW:
+            ax.vlines(places + offsets[term], 0, column, color=colour, linewidth=1)
+    number_or_name(ax.xaxis, length, positions, first)
+    ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.grid(True, alpha=0.3)
+
+
+def before_after(
+    data: Any,
+    cleaned: Any,
+    outliers: Any,
+    title: str = "",
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    first: int = 0,
+) -> Any:
     """Draw a table as it came, as it was cleaned, and what was wrong with it.
 
     Parameters
@@ -140,6 +195,10 @@ def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any
     outliers : sparse array, or array of the same shape
         By how much entries were wrong; 0 where they were not.
     title : str
+    rows, columns : sequence of str, optional
+        Their names.
+    first : int
+        The number of the first row and column where there are no names.
 
     Returns
     -------
@@ -160,23 +219,29 @@ def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any
             "Three tables of one shape are needed; got shapes "
             f"{data.shape}, {cleaned.shape} and {wrong.shape}."
         )
+    check_names(rows, len(data), "rows")
+    check_names(columns, data.shape[1], "columns")
     missing, errors = int(np.sum(np.isnan(data))), np.count_nonzero(wrong)
+    height, width = data.shape
     # More rows or columns than pixels show nothing more.
     thin = tuple(slice(None, None, -(-length // _PIXELS)) for length in data.shape)
-    data, cleaned, wrong = data[thin], cleaned[thin], wrong[thin]
-    figure = new_figure((13, 4))
+    data, cleaned = data[thin], cleaned[thin]
+    figure = new_figure((13, 4.4))
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
-    look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
+    look: dict[str, Any] = {
+        "aspect": "auto",
+        "interpolation": "nearest",
+        "extent": (first - 0.5, first + width - 0.5, first + height - 0.5, first - 0.5),
+    }
     # Wrong entries would take all the colours: those of the cleaned table are what matters.
-    low, high = np.min(cleaned), np.max(cleaned)
+    low, high = np.percentile(cleaned, BULK)
+    if low == high:  # one colour for both pictures, the middle one
+        low, high = low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))
     both = {**look, "vmin": low, "vmax": high, "cmap": "viridis"}
     axes[0].imshow(data, **both)
     image = axes[1].imshow(cleaned, **both)
-    figure.colorbar(image, ax=axes[:2])
-    size = float(np.max(np.abs(wrong))) or 1.0
-    shown = np.where(wrong == 0, np.nan, wrong)
-    image = axes[2].imshow(shown, vmin=-size, vmax=size, cmap="RdBu_r", **look)
-    figure.colorbar(image, ax=axes[2])
+    figure.colorbar(image, ax=axes[:2], extend="both")
+    figure.colorbar(_draw_errors(axes[2], wrong, first, look), ax=axes[2], extend="both")
     titles = (
         f"as it came ({missing} missing)",
         "cleaned",
@@ -185,7 +250,25 @@ def before_after(data: Any, cleaned: Any, outliers: Any, title: str = "") -> Any
     for ax, text in zip(axes, titles, strict=True):
         ax.set_title(text)
         ax.set_xlabel("column")
+        number_or_name(ax.xaxis, width, columns, first)
+    number_or_name(axes[0].yaxis, height, rows, first)
     axes[0].set_ylabel("row")
     if title:
         figure.suptitle(title)
     return figure
+
+
+def _draw_errors(ax: Any, wrong: np.ndarray, first: int, look: dict[str, Any]) -> Any:
+    """By how much entries were wrong: cells, or dots where cells are too small to be seen."""
+    places = np.nonzero(wrong)
+    errors = wrong[places]
+    size = float(np.percentile(np.abs(errors), BULK[1])) if len(errors) else 1.0
+    colouring = {"vmin": -size, "vmax": size, "cmap": "RdBu_r"}
+    # White is a small error, not none.
+    ax.set_facecolor("0.9")
+    if max(wrong.shape) <= _CELLS:
+        return ax.imshow(np.where(wrong == 0, np.nan, wrong), **look, **colouring)
+    # The largest last, on top of the others.
+    order = np.argsort(np.abs(errors))[-_DOTS:]
+    rows, columns = (index[order] + first for index in places)
+    return ax.scatter(columns, rows, s=12, marker="s", c=errors[order], linewidths=0, **colouring)

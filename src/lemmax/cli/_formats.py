@@ -1,0 +1,26 @@
+"""Which files can be read."""
+
+import pathlib
+
+from ._files import Refusal
+
+TEXTS = (".csv", ".tsv", ".txt")
+ARRAYS = (".npy", ".npz")
+_FORMATS = (*TEXTS, *ARRAYS, ".mtx", ".parquet")
+
+
+def kind_of(path: pathlib.Path) -> str:
+    """The end of a file's name, if it is a known one and the file is there."""
+    kind = path.suffix.lower()
+    if kind not in _FORMATS:
+        raise Refusal(
+            f"{path} is of an unknown format; files end in {', '.join(_FORMATS[:-1])} or .parquet."
+        )
+    if not path.is_file():
+        raise Refusal(f"There is no file {path}.")
+    return kind
+
+
+def unreadable(path: pathlib.Path, error: OSError) -> Refusal:
+    """What the system says against reading a file."""
+    return Refusal(f"{path} cannot be read: {error.strerror}.")

@@ -1,0 +1,107 @@
+"""``lemmax nnls``: nonnegative regression, from two files to coefficients and a picture."""
+
+import pathlib
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from scipy import sparse
+
+from .. import page, plots
+from ._files import Refusal
+from ._outcome import Outcome, refusing
+from ._readiness import contents, counted, require_all_values
+from ._reading import TableFile, read_table
+from .data import Out
+
+
+def nnls(
+    matrix: Annotated[pathlib.Path, typer.Argument(help="The matrix A.")],
+    targets: Annotated[pathlib.Path, typer.Argument(help="b, or several in columns.")],
+    robust: Annotated[bool, typer.Option("--robust", help="Least absolute deviations.")] = False,
+    out: Out = pathlib.Path("lemmax-nnls"),
+) -> None:
+    """Explain b by the columns of A with coefficients that are not negative."""
+    from ..estimators import NonnegativeRegression
+
+    console = Console()
+    with refusing():
+        a, b = _read(matrix, targets)
+        title = f"Nonnegative regression of {targets.name} on {matrix.name}"
+        outcome = Outcome(console, out, title)
+        outcome.note(contents(a))
+        outcome.note(contents(b))
+        model = NonnegativeRegression("robust" if robust else "squared")
+        with outcome.working():
+            outcome.fit(model, a.values, b.values)
+            coefficients = model.coef_.T
+            residuals = b.values - model.predict(a.values)
+            doubt = _tell_fit(outcome, model, b.values, residuals)
+            header = (b.columns or _sides(b)) if a.columns else b.columns
+            outcome.table("coefficients.csv", coefficients, header, a.columns, "column")
+            outcome.table("residuals.csv", residuals, b.columns)
+            outcome.picture(
+                plots.regression(coefficients, residuals, a.columns, first=1),
+                "Coefficients and residuals",
+                "A coefficient for each column, and a residual for each row.",
+            )
+            outcome.write()
+        outcome.tell("", doubt)
+
+
+def _read(matrix: pathlib.Path, targets: pathlib.Path) -> tuple[TableFile, TableFile]:
+    """A and b, without holes, with as many rows; what a sparse file does not store is 0."""
+    a = _dense(read_table(matrix, has_options=False))
+    b = _dense(read_table(targets, has_options=False, vector=True))
+    require_all_values(a)
+    require_all_values(b)
+    height, length = len(a.values), len(b.values)
+    if height != length:
+        raise Refusal(
+            f"{matrix} has {counted(height, 'row')}, {targets} {length}; they must be as many."
+        )
+    return a, b
+
+
+def _dense(table: TableFile) -> TableFile:
+    values = table.values
+    return table._replace(values=values.toarray() if sparse.issparse(values) else values)
+
+
+def _sides(targets: TableFile) -> list[str]:
+    """For right-hand sides without names."""
+    return [f"right-hand side {k + 1}" for k in range(targets.values.shape[1])]
+
+
+def _tell_fit(outcome: Outcome, model: Any, targets: np.ndarray, residuals: np.ndarray) -> str:
+    """How well it fits, in words and numbers; and what is doubtful about it."""
+    settled = np.atleast_1d(model.settled_)
+    level = float(np.mean(np.abs(targets))) or 1.0
+    facts = {
+        "status": "SETTLED" if np.all(settled) else "NOT_CONVERGED",
+        "loss": model.loss,
+        "rows": len(targets),
+        "columns": model.n_features_in_,
+        "right_hand_sides": len(settled),
+        "settled": int(np.sum(settled)),
+        "positive_coefficients": int(np.sum(model.coef_ > 0)),
+        "mean_residual": float(np.mean(np.abs(residuals))),
+        "largest_residual": float(np.max(np.abs(residuals))),
+        "relative_residual": float(np.mean(np.abs(residuals))) / level,
+        "seconds": outcome.seconds,
+    }
+    line = (
+        f"{counted(len(settled), 'right-hand side')}, "
+        f"{counted(model.n_features_in_, 'coefficient')} each, "
+        f"of which {np.mean(model.coef_ > 0):.0%} are positive; the mean residual is "
+        f"{facts['relative_residual']:.3g} of the mean target; known to be the best: "
+        f"{np.mean(settled):.0%}."
+    )
+    outcome.say(line)
+    tone = "good" if np.all(settled) else "caution"
+    outcome.facts(facts, page.badge(facts["status"], tone), " ", line)
+    if np.all(settled):
+        return ""
+    open_ones = counted(int(np.sum(~settled)), "right-hand side")
+    return f"Of {open_ones} the coefficients are approximations, not known to be the best."
