@@ -1,8 +1,7 @@
 """Least absolute deviations, with nonnegative coefficients if need be, many right-hand sides.
 
-All rows take steps of ADMM together. The minimum of such a function is at a vertex: as many
-residuals (and coefficients, if these must not be negative) are zero as there are coefficients. When
-the steps tell which, solving for them makes the answer exact.
+All rows take steps of ADMM together. Where most residuals of a row can vanish, solving for those
+that nearly do makes the answer exact; where not, it goes on from vertex to vertex.
 """
 
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._linalg import cholesky, cholesky_solve, thin_svd
+from ._vertex import Terms, best_vertex
 
 _RELAXATION = 1.6
 _LOOK = 20
@@ -21,7 +21,9 @@ _CLOSE = 1e-7
 # Residuals that are that small, relative to most of the row's targets, are taken for zero.
 _NEARLY = (1e-9, 1e-7, 1e-5, 1e-3)
 # What is called the minimum: a value this close to the bound that the dual variables give.
-_GAP = 1e-3
+_GAP = 1e-9
+# Exchanges at most, for every coefficient.
+_EXCHANGES = 20
 _DOUBLE, _LOPSIDED = 2.0, 10.0
 
 
@@ -51,7 +53,7 @@ def least_absolute(
     t, dual = _steps(design / gain, rows, weights, typical, nonnegative, max_steps)
 
     def finish(lane: tuple[Array, ...]) -> tuple[Array, Array]:
-        return _vertex(design, *lane, nonnegative=nonnegative)
+        return _finished(design, *lane, nonnegative=nonnegative, max_steps=max_steps)
 
     return jax.lax.map(finish, (rows, weights, typical, t / gain, dual))
 
@@ -152,7 +154,7 @@ def _steps(
     return (end.u if nonnegative else end.t), end.penalty[:, None] * end.dual_w
 
 
-def _vertex(
+def _finished(
     design: Array,
     row: Array,
     weight: Array,
@@ -161,6 +163,7 @@ def _vertex(
     dual: Array,
     *,
     nonnegative: bool,
+    max_steps: int,
 ) -> tuple[Array, Bool[Array, ""]]:
     """Solve for the residuals and coefficients that are nearly zero to be so; keep the best."""
     eps = jnp.finfo(row.dtype).eps
@@ -195,7 +198,31 @@ def _vertex(
     excess = jnp.minimum(slope, 0) if nonnegative else slope
     bound = -jnp.sum(dual * row) - jnp.linalg.norm(excess) * jnp.linalg.norm(t)
     rounding = 100 * eps * jnp.sum(weight) * typical
-    return candidates[best], values[best] <= bound + _GAP * jnp.abs(bound) + rounding
+    enough = values[best] <= bound + _GAP * jnp.abs(bound) + rounding
+    lowest, optimal = jax.lax.cond(
+        enough,
+        lambda: (candidates[best], jnp.asarray(True)),
+        lambda: _lowest(design, row, weight, candidates[best], nonnegative, max_steps),
+    )
+    better = value(lowest) <= values[best] + rounding
+    return jnp.where(better, lowest, candidates[best]), optimal & better
+
+
+def _lowest(
+    design: Array, row: Array, weight: Array, t: Array, nonnegative: bool, max_steps: int
+) -> tuple[Array, Bool[Array, ""]]:
+    """From vertex to vertex; coefficients that must not be negative are terms of their own."""
+    terms = Terms(design, row, weight, weight)
+    if nonnegative:
+        nothing, walls = jnp.zeros_like(t), jnp.full_like(t, jnp.inf)
+        terms = Terms(
+            jnp.concatenate([design, jnp.eye(t.size, dtype=t.dtype)]),
+            jnp.concatenate([row, nothing]),
+            jnp.concatenate([weight, nothing]),
+            jnp.concatenate([weight, walls]),
+        )
+    lowest, optimal = best_vertex(terms, t, min(max_steps, _EXCHANGES * t.size))
+    return (jnp.maximum(lowest, 0) if nonnegative else lowest), optimal
 
 
 def _norm(rows: Array) -> Array:

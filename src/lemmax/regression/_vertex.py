@@ -1,0 +1,113 @@
+"""The minimum of a sum of absolute values is at a vertex: from one to the next, downhill.
+
+A vertex is where as many terms are zero as there are coefficients. There the slopes of the others
+have to be balanced by those of the zero terms, each within its bounds; if one cannot, letting it go
+leads downhill, up to the weighted median of the places where other terms vanish (Barrodale and
+Roberts, 1973).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+# A row counts as independent of others if so much of it is left when these are projected out.
+_INDEPENDENT = 1e-6
+
+
+class Terms(NamedTuple):
+    """``sum_i up_i * max(r_i, 0) + down_i * max(-r_i, 0)`` with ``r = rows @ t - targets``."""
+
+    rows: Float[Array, "n p"]
+    targets: Float[Array, " n"]
+    up: Float[Array, " n"]
+    down: Float[Array, " n"]
+    """May be infinite: then the residual must not be negative."""
+
+
+class _State(NamedTuple):
+    count: Any
+    basis: Array
+    inverse: Array
+    optimal: Array
+    stuck: Array
+
+
+def best_vertex(
+    terms: Terms, t: Float[Array, " p"], max_steps: int
+) -> tuple[Float[Array, " p"], Bool[Array, ""]]:
+    """A minimiser, starting from the vertex next to t; and whether it is known to be one."""
+    basis, complete = _next_vertex(terms, t)
+    inverse = jnp.linalg.inv(terms.rows[basis])
+    begin = _State(0, basis, inverse, jnp.asarray(False), ~complete)
+    end = jax.lax.while_loop(
+        lambda s: ~s.optimal & ~s.stuck & (s.count < max_steps),
+        lambda s: _exchange(terms, s),
+        begin,
+    )
+    # What many exchanges have done to the inverse is not to be seen in the answer.
+    solved = jnp.linalg.solve(terms.rows[end.basis], terms.targets[end.basis])
+    return solved, end.optimal & jnp.all(jnp.isfinite(solved))
+
+
+def _next_vertex(terms: Terms, t: Array) -> tuple[Array, Array]:
+    """The rows with the smallest residuals of independent ones, if there are enough."""
+    count, size = terms.rows.shape
+    sizes = jnp.abs(terms.rows @ t - terms.targets)
+    lengths = jnp.linalg.norm(terms.rows, axis=1)
+    useful = (lengths > 0) & (terms.up + terms.down > 0)
+
+    def choose(k: Any, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        basis, left, complete = state
+        remaining = jnp.linalg.norm(left, axis=1)
+        independent = useful & (remaining > _INDEPENDENT * lengths)
+        chosen = jnp.argmin(jnp.where(independent, sizes, jnp.inf))
+        unit = left[chosen] / jnp.maximum(remaining[chosen], jnp.finfo(left.dtype).tiny)
+        left = left - (left @ unit)[:, None] * unit[None, :]
+        return basis.at[k].set(chosen), left, complete & independent[chosen]
+
+    begin = jnp.zeros(size, int), terms.rows, jnp.asarray(count >= size)
+    basis, _, complete = jax.lax.fori_loop(0, size, choose, begin)
+    return basis, complete
+
+
+def _exchange(terms: Terms, state: _State) -> _State:
+    """Leave the vertex along its steepest edge, to the lowest vertex on that; or stay."""
+    rows, targets, up, down = terms
+    eps = jnp.finfo(rows.dtype).eps
+    basis, inverse = state.basis, state.inverse
+    t = inverse @ targets[basis]
+    residual = rows @ t - targets
+    inside = jnp.zeros(len(targets), bool).at[basis].set(True)
+    slope = jnp.where(inside, 0, jnp.where(residual < 0, -jnp.where(jnp.isinf(down), 0, down), up))
+    balance = -(slope @ rows) @ inverse
+    # Rounding errors of the balance: of the sums it consists of.
+    tolerance = 100 * eps * ((jnp.abs(slope) @ jnp.abs(rows)) @ jnp.abs(inverse))
+    above, below = balance - up[basis], -down[basis] - balance
+    violation = jnp.maximum(above, below) - tolerance
+    leaving = jnp.argmax(violation)
+    direction = jnp.where(above[leaving] > below[leaving], 1.0, -1.0) * inverse[:, leaving]
+    rates = rows @ direction
+    # Where along the edge the other terms vanish, and by how much the slope rises there.
+    meets = ~inside & (rates * residual < 0)
+    places = jnp.where(meets, -residual / jnp.where(meets, rates, 1), jnp.inf)
+    rises = jnp.where(meets, jnp.abs(rates) * (up + down), 0)
+    order = jnp.argsort(places)
+    slopes = jnp.cumsum(rises[order]) - jnp.maximum(above, below)[leaving]
+    entering = order[jnp.argmax(slopes >= 0)]
+    found = jnp.isfinite(places[entering])
+    # The inverse with another row in the place of the one that leaves (Sherman and Morrison).
+    new_row = rows[entering] @ inverse
+    pivot = jnp.where(found, new_row[leaving], 1)
+    change = new_row.at[leaving].add(-1)
+    exchanged = inverse - (inverse[:, leaving] / pivot)[:, None] * change[None, :]
+    optimal = jnp.all(violation <= 0)
+    moves = ~optimal & found & jnp.all(jnp.isfinite(exchanged))
+    return _State(
+        state.count + 1,
+        jnp.where(moves, basis.at[leaving].set(entering), basis),
+        jnp.where(moves, exchanged, inverse),
+        optimal,
+        ~moves,
+    )
