@@ -19,6 +19,8 @@ from ._structure import cut, term_sizes
 _SHRINKS, _STANDS = 0.5, 0.7
 # Residuals of most observations below this, relative to the data: as good as zero.
 _ROUNDING = 256
+# So many times the typical size of the data count as large, and not as larger.
+_LARGE = 10
 # In three steps together the value has to fall by this fraction of what there is to gain.
 _LEAST_DECREASE = 1e-3
 MAX_STEPS = 40
@@ -50,10 +52,13 @@ class Descent:
         self.bench, self.robust, self.watch, self.rng = bench, robust, watch, rng
         self.known = bench.weights() > 0
         data = np.abs(np.asarray(bench.problem.data, np.float64))[self.known]
-        self.scale = float(np.median(data[data > 0]))
-        self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
+        data = data[data > 0]
+        self.scale = float(np.median(data))
+        rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps)
+        # Values are only as exact as their sum, in which large outliers count as such.
+        self.rounding = rounding * float(np.clip(np.mean(data), self.scale, _LARGE * self.scale))
         # The largest residual that still is a rounding error, if the typical one is.
-        self.zero = 32 * self.rounding
+        self.zero = 32 * rounding * self.scale
 
     def run(self, x: Parameters, rank: int | None, max_steps: int = MAX_STEPS) -> Descended:
         """Until most residuals vanish, or the value falls no more.
@@ -61,7 +66,7 @@ class Descent:
         ``rank`` is the number of terms of x, if it consists of terms.
         """
         at = best = self.bench.linearise(x, rank)
-        step, values = self._steps(at), [at.value]
+        step, values, typical = self._steps(at), [at.value], self._typical(at.residual)
         sizes = term_sizes(self.bench.map, x)
         refused: set[int] = set()
         while len(values) <= max_steps:
@@ -84,7 +89,12 @@ class Descent:
                 if shorter.exact or shorter.interrupted:
                     return _continued(shorter, sizes, len(values) - 1)
                 refused.add(fewer)
-            if len(values) > 3 and values[-4] - min(values[-3:]) <= _LEAST_DECREASE * self._gap(at):
+            stands = len(values) > 3 and (
+                values[-4] - min(values[-3:]) <= _LEAST_DECREASE * self._gap(at)
+            )
+            # Beside many outliers the last digits hardly show in the value.
+            last, typical = typical, self._typical(at.residual)
+            if stands and typical > _SHRINKS * last:
                 break
         return Descended(best, sizes, len(values) - 1)
 

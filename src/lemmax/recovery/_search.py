@@ -37,6 +37,8 @@ _ENOUGH = 2.5
 # One of so many parts of the data is kept aside to see whether a noisy fit predicts it; as often as
 # it takes to have so many predictions.
 _FOLDS, _ENOUGH_HIDDEN = 5, 200
+# By how much the rank of an exact answer may exceed that of a noisy one.
+_NEAR = 2
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
@@ -115,8 +117,29 @@ class Search:
                 # other starts than a given one may.)
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
-                    return answer
+                    return self._exact_beside(answer, x, ends) or answer
         return self._noisy(ends)
+
+    def _exact_beside(self, noisy: Answer, x: Parameters, ends: list[Descended]) -> Answer | None:
+        """An exact answer of a rank close to that of a noisy one.
+
+        Where many observations are wrong, superfluous terms keep the descent from the truth, and
+        weak terms of it pass for noise.
+        """
+        if self.bench.ranked is None or not self.robust:
+            return None
+        found = noisy.map.rank if is_ranked(noisy.map) else 1
+        for rank in range(found, min(found + _NEAR, self.bench.ranked.rank - 1) + 1):
+            end = self.descent.run(self.descent.cut(x, rank), rank)
+            ends.append(end)
+            self.steps += end.steps
+            if end.interrupted:
+                return None
+            if end.exact:
+                answer = self._exact(self._trimmed(end))
+                if answer.certificate.holds:
+                    return answer
+        return None
 
     def _attempts(self) -> Iterator[Attempt]:
         map = self.bench.ranked
