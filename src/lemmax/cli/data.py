@@ -323,10 +323,17 @@ def _before_after(
         for i, j in zip(*places.coords, strict=True)
     ]
     outcome.listing("outliers.csv", ["row", "column", "was", "should be"], rows)
+    description = "The table as it came, and without its errors."
+    units = getattr(model, "scale_", np.ones(1))
+    if np.any(units != 1):
+        # One scale of colours for all columns.
+        values, cleaned = ((t - model.location_) / units for t in (values, cleaned))
+        description += " Every column around its location, in units of its own."
+    errors = model.outliers_.toarray() / units
     figure = plots.before_after(
-        values, cleaned, places, rows=table.labels, columns=table.columns, first=1
+        values, cleaned, errors, rows=table.labels, columns=table.columns, first=1
     )
-    outcome.picture(figure, "Before and after", "The table as it came, and without its errors.")
+    outcome.picture(figure, "Before and after", description)
 
 
 def _factors_picture(
