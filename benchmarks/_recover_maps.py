@@ -4,6 +4,7 @@ import functools
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,28 @@ RANKS, CONDITIONS = (2, 5, 10), (1.0, 100.0, 1e4)
 SAMPLING, OUTLIERS = (2, 4, 8, 16), (0.0, 0.1, 0.2, 0.3, 0.4, 0.45)
 # Fresh: no seed of this range has been used to develop anything.
 FIRST_SEED = 700_000
-STEPS = 700
+# Of the paper's Configuration 2: that of its Figure 6, and a longer one. The best of both counts.
+FIRST_STEPS, STEPS = (1e-4, 1e-3), 700
 
 
-def tuned() -> lm.methods.AbstractMethod:
+def tuned(first_step: float) -> lm.methods.AbstractMethod:
     """The paper's Configuration 2."""
-    return lm.methods.lmm(lm.steps.Geometric(1e-2, 0.97), lm.damping.Geometric(1e-5, 0.97))
+    return lm.methods.lmm(lm.steps.Geometric(first_step, 0.97), lm.damping.Geometric(1e-5, 0.97))
 
 
-def instances(seed: int, sampling: int, rank: int) -> dict[tuple[float, float], object]:
+def errors_of_tuned(made: dict[tuple[float, float], Any]) -> list[float]:
+    """The smallest error on the way, with the better first step."""
+    runs = [
+        lm.Run(i.problem, tuned(first), i.x0, {"error": i.error})
+        for first in FIRST_STEPS
+        for i in made.values()
+    ]
+    results = lm.solve_many(runs, max_steps=STEPS, tol=0.0)
+    smallest = [float(np.nanmin(result.trace.metrics["error"])) for result in results]
+    return np.min(np.reshape(smallest, (len(FIRST_STEPS), -1)), axis=0).tolist()
+
+
+def instances(seed: int, sampling: int, rank: int) -> dict[tuple[float, float], Any]:
     """All conditions and shares of outliers over the same measurements."""
     operator, made = None, {}
     for condition, outliers in itertools.product(CONDITIONS, OUTLIERS):
@@ -50,10 +64,8 @@ def success_map(seeds: int) -> Iterator[Callable[[], list[dict]]]:
 
 def _compared(sampling: int, rank: int, seed: int) -> list[dict]:
     made = instances(seed, sampling, rank)
-    runs = [lm.Run(i.problem, tuned(), i.x0, {"error": i.error}) for i in made.values()]
-    results = lm.solve_many(runs, max_steps=STEPS, tol=0.0)
     rows = []
-    for (key, instance), result in zip(made.items(), results, strict=True):
+    for (key, instance), error in zip(made.items(), errors_of_tuned(made), strict=True):
         found = lm.recover(instance.problem.operator, instance.problem.data, instance.problem.map)
         rows.append(
             {
@@ -62,7 +74,7 @@ def _compared(sampling: int, rank: int, seed: int) -> list[dict]:
                 "seed": seed,
                 "condition": key[0],
                 "outliers": key[1],
-                "tuned": float(np.min(result.trace.metrics["error"])),
+                "tuned": error,
                 "recover": float(found.point.distance(instance.truth) / instance.truth.norm()),
                 "verdict": found.status.name,
                 "found_rank": found.rank,
