@@ -54,11 +54,13 @@ class Descent:
         data = np.abs(np.asarray(bench.problem.data, np.float64))[self.known]
         data = data[data > 0]
         self.scale = float(np.median(data))
-        rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps)
-        # Values are only as exact as their sum, in which large outliers count as such.
-        self.rounding = rounding * float(np.clip(np.mean(data), self.scale, _LARGE * self.scale))
+        self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
+        # Values are only as exact as their sum, in which large outliers count as such: steps may
+        # end a little earlier.
+        large = float(np.clip(np.mean(data), self.scale, _LARGE * self.scale))
+        self.last_digits = self.rounding * large / self.scale
         # The largest residual that still is a rounding error, if the typical one is.
-        self.zero = 32 * rounding * self.scale
+        self.zero = 32 * self.rounding
 
     def run(self, x: Parameters, rank: int | None, max_steps: int = MAX_STEPS) -> Descended:
         """Until most residuals vanish, or the value falls no more.
@@ -96,7 +98,8 @@ class Descent:
             last, typical = typical, self._typical(at.residual)
             if stands and typical > _SHRINKS * last:
                 break
-        return Descended(best, sizes, len(values) - 1)
+        exact = self._typical(best.residual) <= self.last_digits
+        return Descended(best, sizes, len(values) - 1, exact)
 
     def _moved(self, at: Linearised, x: Parameters) -> Linearised:
         """Where a step leads; less far, as long as a minimiser of the model leads up.
