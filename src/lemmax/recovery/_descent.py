@@ -19,8 +19,6 @@ from ._structure import cut, term_sizes
 _SHRINKS, _STANDS = 0.5, 0.7
 # Residuals of most observations below this, relative to the data: as good as zero.
 _ROUNDING = 256
-# So many times the typical size of the data count as large, and not as larger.
-_LARGE = 10
 # In three steps together the value has to fall by this fraction of what there is to gain.
 _LEAST_DECREASE = 1e-3
 MAX_STEPS = 40
@@ -52,13 +50,8 @@ class Descent:
         self.bench, self.robust, self.watch, self.rng = bench, robust, watch, rng
         self.known = bench.weights() > 0
         data = np.abs(np.asarray(bench.problem.data, np.float64))[self.known]
-        data = data[data > 0]
-        self.scale = float(np.median(data))
+        self.scale = float(np.median(data[data > 0]))
         self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
-        # Values are only as exact as their sum, in which large outliers count as such: steps may
-        # end a little earlier.
-        large = float(np.clip(np.mean(data), self.scale, _LARGE * self.scale))
-        self.last_digits = self.rounding * large / self.scale
         # The largest residual that still is a rounding error, if the typical one is.
         self.zero = 32 * self.rounding
 
@@ -98,8 +91,7 @@ class Descent:
             last, typical = typical, self._typical(at.residual)
             if stands and typical > _SHRINKS * last:
                 break
-        exact = self._typical(best.residual) <= self.last_digits
-        return Descended(best, sizes, len(values) - 1, exact)
+        return Descended(best, sizes, len(values) - 1)
 
     def _moved(self, at: Linearised, x: Parameters) -> Linearised:
         """Where a step leads; less far, as long as a minimiser of the model leads up.
