@@ -49,6 +49,7 @@ class Fit(NamedTuple):
     """What is judged: a point through its residuals, and what they say of its tangents."""
 
     residual: np.ndarray
+    data: np.ndarray
     known: np.ndarray
     """Which observations there are; the others are missing."""
     labels: np.ndarray
@@ -94,6 +95,15 @@ def certify_noise(
     objections = _objections(fit, used, tangent)
     if error > _NOISY_ERROR:
         objections.append(f"the noise allows for a relative error of {error:.1g}")
+    # What is no larger than the noise, anything explains. (With an expected error as small as is
+    # asked for, there is far more than that.)
+    merits = int(np.sum(used & (np.abs(fit.data) > BULK * scale)))
+    wanted = convincing_observations(tangent.freedom)
+    if merits < wanted:
+        objections.append(
+            f"of what it explains, {merits} observations are larger than the noise; at least "
+            f"{wanted} are needed for {tangent.freedom} degrees of freedom"
+        )
     if not objections:
         residual, hidden = predict()
         # A prediction has an error of its own, beside the noise.

@@ -85,6 +85,7 @@ class _EntriesSearch:
         freedom = _freedom(found)
         return Fit(
             np.asarray(found.residual, np.float64),
+            np.asarray(self.problem.data, np.float64),
             self.descent.known,
             self.descent.bench.labels,
             float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),

@@ -288,6 +288,7 @@ class Search:
     def _fit(self, at: Linearised) -> Fit:
         return Fit(
             as_array(at),
+            np.asarray(self.problem.data, np.float64),
             self.descent.known,
             self.bench.labels,
             self.bench.norm(at),
