@@ -84,6 +84,17 @@ def test_tensors():
     assert relative_error(found, instance.truth) < 1e-10
 
 
+def test_weak_terms_do_not_pass_for_noise_beside_many_outliers():
+    """At the bound the descent ends beside the truth; from fewer terms it gets there."""
+    instance = psd_sensing(
+        0, dim=20, rank=5, true_rank=2, condition=100.0, measurements=320, outliers=0.4
+    )
+    problem = instance.problem
+    found = lm.recover(problem.operator, problem.data, problem.map)
+    assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
+    assert relative_error(found, instance.truth) < 1e-10
+
+
 @pytest.mark.parametrize("kind", ["quadratic", "bilinear"])
 def test_rank_one_measurements(kind):
     rng = np.random.default_rng(4)

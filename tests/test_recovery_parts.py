@@ -6,11 +6,12 @@ import pytest
 
 import lemmax as lm
 from lemmax.recovery import _structure
+from lemmax.recovery._certificate import Fit, certify_noise
 from lemmax.recovery._descent import standing_terms
 from lemmax.recovery._linearised import Workbench
 from lemmax.recovery._search import lower_ranks
 from lemmax.recovery._structure import degrees_of_freedom
-from lemmax.recovery._tangent import tangent_of_entries, tangent_of_matrix
+from lemmax.recovery._tangent import Tangent, tangent_of_entries, tangent_of_matrix
 
 MAPS = [
     lm.maps.PSD(6, 3),
@@ -189,3 +190,16 @@ def test_another_damping_does_not_compile_again():
         assert not compilations
     finally:
         jax.monitoring.clear_event_listeners()
+
+
+@pytest.mark.parametrize(("large", "holds"), [(40, False), (400, True)])
+def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
+    """All is explained and predicted; but how much of it would noise alone not explain?"""
+    noise = np.random.default_rng(0).uniform(-1.5, 1.5, 500)
+    data = noise + np.where(np.arange(500) < large, 100.0, 0.0)
+    known = np.ones(500, bool)
+    tangent = Tangent(freedom=51, weakest=1.0, error=1.0)
+    fit = Fit(noise, data, known, np.arange(500), 1e3, lambda used: tangent)
+    certificate = certify_noise(fit, known, 1.0, lambda: (noise, known))
+    assert certificate.holds == holds
+    assert holds or "40 observations are larger than the noise" in certificate.objections[0]

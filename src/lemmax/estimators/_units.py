@@ -15,7 +15,7 @@ def units_of(table: np.ndarray, scale: Any, centred: bool) -> np.ndarray:
     if scale not in ("auto", True, False):
         raise ValueError(f"scale must be 'auto', True or False, got {scale!r}.")
     ones = np.ones(table.shape[1])
-    if scale is False:
+    if not scale:
         return ones
     middle = np.nanmedian(table, axis=0) if centred else 0.0
     spread = np.nanmedian(np.abs(table - middle), axis=0)

@@ -117,21 +117,21 @@ class Search:
                 # other starts than a given one may.)
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
-                    return self._exact_beside(answer, x, ends) or answer
+                    return self._exact_beside(answer, x) or answer
         return self._noisy(ends)
 
-    def _exact_beside(self, noisy: Answer, x: Parameters, ends: list[Descended]) -> Answer | None:
-        """An exact answer of a rank close to that of a noisy one.
+    def _exact_beside(self, noisy: Answer, x: Parameters) -> Answer | None:
+        """An exact answer of a rank close to that of a noisy one, from the same start.
 
         Where many observations are wrong, superfluous terms keep the descent from the truth, and
         weak terms of it pass for noise.
         """
         if self.bench.ranked is None or not self.robust:
             return None
-        found = noisy.map.rank if is_ranked(noisy.map) else 1
+        assert is_ranked(noisy.map)
+        found = noisy.map.rank
         for rank in range(found, min(found + _NEAR, self.bench.ranked.rank - 1) + 1):
             end = self.descent.run(self.descent.cut(x, rank), rank)
-            ends.append(end)
             self.steps += end.steps
             if end.interrupted:
                 return None

@@ -48,7 +48,10 @@ def best_vertex(
     )
     # What many exchanges have done to the inverse is not to be seen in the answer.
     solved = jnp.linalg.solve(terms.rows[end.basis], terms.targets[end.basis])
-    return solved, end.optimal & jnp.all(jnp.isfinite(solved))
+    # The slopes know nothing of walls that the first vertex may have been behind.
+    least = -100 * jnp.finfo(solved.dtype).eps * jnp.max(jnp.abs(solved))
+    allowed = jnp.isfinite(terms.down) | (terms.rows @ solved - terms.targets >= least)
+    return solved, end.optimal & jnp.all(jnp.isfinite(solved)) & jnp.all(allowed)
 
 
 def _next_vertex(terms: Terms, t: Array) -> tuple[Array, Array]:
