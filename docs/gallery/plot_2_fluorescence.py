@@ -29,7 +29,7 @@ lm.plots.factors(model.factors_, ["sample", "emission", "excitation", "time"])
 # %%
 # How well each sample is explained: by its mean residual, and by that relative to its strength.
 # All residuals are as large as the noise, those of the documented five as well. Relative to the
-# strength they are among the twenty worst of the 64; but so is every weak sample. Whatever was wrong
+# strength they are among the twenty worst of 64; but so is every weak sample. Whatever was wrong
 # with the five, the same four components explain them: a wrong concentration fits perfectly.
 documented = [34, 35, 44, 45, 63]
 strength = np.nanmean(np.abs(tensor), axis=(1, 2, 3))
