@@ -1,6 +1,9 @@
 # Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two workers share the cores. With threads beside them they wait for each other: small products, of
+# which there are thousands in a row, then take ten times as long.
+ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
 
 .PHONY: demo test test-all lint types bench docs setup clean
 
@@ -8,10 +11,10 @@ demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -q
+	$(ALONE) $(BIN)/python -m pytest -n 2 -q
 
 test-all: setup
-	$(BIN)/python -m pytest -n 2 -q -m "slow or not slow"
+	$(ALONE) $(BIN)/python -m pytest -n 2 -q -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

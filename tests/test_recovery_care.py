@@ -5,6 +5,7 @@ import time
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import lemmax as lm
 from lemmax.experiments.instances import psd_sensing
@@ -97,3 +98,21 @@ def test_a_complete_tensor_of_nearly_collinear_factors(given):
     found = lm.recover(None, data, map, lm.losses.SquaredL2(), x0=x0)
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 5)
     assert float(found.point.distance(truth) / truth.norm()) < 1e-10
+
+
+def test_lapack_has_one_thread_during_a_search_and_its_own_afterwards():
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    table = np.outer(np.arange(1.0, 9.0), np.arange(1.0, 7.0))
+    table[0, 0] = 50.0
+    seen = []
+    with threadpool_limits(2, user_api="blas"):
+        lm.recover(
+            None,
+            table,
+            lm.maps.LowRank((8, 6), rank=2),
+            callback=lambda *_: seen.extend(threads()),
+        )
+        assert set(threads()) == {2}
+    assert set(seen) == {1}

@@ -23,6 +23,7 @@ from ._linearised import weights_of, with_weights
 from ._scaling import Unit
 from ._search import Answer, Search
 from ._structure import is_ranked
+from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
 
 # The length of the progress bar; nobody knows how many steps it will take.
@@ -101,7 +102,7 @@ def recover(
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
-    with precision_context(problem, x0):
+    with precision_context(problem, x0), one_thread_of_lapack():
         if x0 is not None:
             x0 = jax.tree.map(to_device, x0)
             problem.check_start(x0)
