@@ -21,7 +21,7 @@ def honesty(seeds: int) -> Iterator[Task]:
     """Random instances, a good part of them hopeless: small, so that there can be many."""
     for number in range(100 * seeds):
         yield functools.partial(_judged_sensing, number)
-    for number in range(10 * seeds):
+    for number in range(20 * seeds):
         yield functools.partial(_judged_table, number)
 
 

@@ -45,6 +45,15 @@ class Certificate(NamedTuple):
         return not self.objections
 
 
+class Lines(NamedTuple):
+    """Rows and columns of a matrix: wrong entries of one may be explained by chance."""
+
+    leverage: float
+    """1 if a row or column has a component of its own."""
+    contested: Callable[[np.ndarray, float, int], float]
+    """How far it is from rivals that explain as many entries of a row or column."""
+
+
 class Fit(NamedTuple):
     """What is judged: a point through its residuals, and what they say of its tangents."""
 
@@ -58,8 +67,8 @@ class Fit(NamedTuple):
     """Of the point."""
     tangent: Callable[[np.ndarray], Tangent]
     """How well given observations see its tangents."""
-    leverage: float = 0.0
-    """Of entries of a matrix: 1 if a row or column has a component of its own."""
+    lines: Lines | None = None
+    """Of entries of a matrix, fitted by a robust loss."""
     trivial: np.ndarray | None = None
     """Which observations are zeros of a row or column of zeros: it is no merit to explain these."""
 
@@ -72,9 +81,10 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
     objections = _objections(fit, explained, tangent)
+    contested = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
-    return _certificate(True, explained, fit, tangent, 0.0, error, objections)
+    return _certificate(True, explained, fit, tangent, 0.0, error, contested, objections)
 
 
 def certify_noise(
@@ -93,6 +103,8 @@ def certify_noise(
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
     objections = _objections(fit, used, tangent)
+    # A rival that goes through few entries has their noise, and may miss one that it explains.
+    contested = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     if error > _NOISY_ERROR:
         objections.append(f"the noise allows for a relative error of {error:.1g}")
     # What is no larger than the noise, anything explains. (With an expected error as small as is
@@ -116,7 +128,7 @@ def certify_noise(
             objections.append(
                 f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
             )
-    return _certificate(False, explained, fit, tangent, scale, error, objections)
+    return _certificate(False, explained, fit, tangent, scale, error, contested, objections)
 
 
 def nothing_found(fit: Fit, freedom: int) -> Certificate:
@@ -133,10 +145,37 @@ def _certificate(
     tangent: Tangent,
     noise: float,
     error: float,
+    contested: float,
     objections: list[str],
 ) -> Certificate:
-    unseen = tangent.weakest < _LEAST_GAIN or fit.leverage > LONELY
+    limit = _EXACT_ERROR if exact else _NOISY_ERROR
+    unseen = tangent.weakest < _LEAST_GAIN or _lonely(fit) or contested > limit
+    error = float(np.hypot(error, contested))
     return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
+
+
+def _lonely(fit: Fit) -> bool:
+    return fit.lines is not None and fit.lines.leverage > LONELY
+
+
+def _contested(
+    fit: Fit,
+    explained: np.ndarray,
+    tolerance: float,
+    slack: int,
+    limit: float,
+    objections: list[str],
+) -> float:
+    """The relative error if rivals are right; an objection if that is beyond the limit."""
+    if fit.lines is None or fit.norm == 0 or objections:
+        return 0.0
+    error = fit.lines.contested(explained, tolerance, slack) / fit.norm
+    if error > limit:
+        objections.append(
+            "of some rows or columns so much is wrong that other values explain them as well; with "
+            f"those, the answer changes by {error:.1g} of its size"
+        )
+    return error
 
 
 def _relative(tangent: Tangent, size: float, norm: float) -> float:
@@ -160,7 +199,7 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
         objections.append(f"it explains {hits} of {count} observations, no more than half")
     if tangent.weakest < _LEAST_GAIN:
         objections.append("there are directions in which it can move that no observation sees")
-    if fit.leverage > LONELY:
+    if _lonely(fit):
         objections.append(
             "a row or column has a component of its own, which would explain whatever is in it"
         )

@@ -197,10 +197,15 @@ class Components(NamedTuple):
         return found.only(found.spread())
 
 
+def standing_components(map: MatrixMap, x: Parameters) -> Components:
+    """Those that are more than rounding errors."""
+    found = components_of(map, x, map.rank)
+    return found.only(found.values > _ROUNDING * max(found.values[0], np.finfo(float).tiny))
+
+
 def largest_leverage(map: MatrixMap, x: Parameters) -> float:
     """Of a row or column of a matrix; 1 if one has a component of its own."""
-    found = components_of(map, x, map.rank)
-    kept = found.only(found.values > _ROUNDING * max(found.values[0], np.finfo(float).tiny))
+    kept = standing_components(map, x)
     rank = len(kept.values)
     sides = [side for side in (kept.left, kept.right) if len(side) > rank + 1]
     return float(max((np.max(leverages(side), initial=0) for side in sides), default=0))

@@ -13,11 +13,12 @@ from ..maps import PSD, LowRank
 from ..operators import Identity
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
-from ._components_of_entries import largest_leverage, of_rank
+from ._components_of_entries import of_rank
 from ._descent import Descent, Watch
 from ._entrywise import FROM_NOTHING, LEAST_SQUARES, SHARP, EntrywiseFit, Start, fit_entries
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
+from ._rivals import lines_of
 from ._search import Answer, predictions
 from ._structure import (
     degrees_of_freedom,
@@ -90,7 +91,7 @@ class _EntriesSearch:
             self.descent.bench.labels,
             float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
             lambda used: tangent_of_entries(self.problem, found.map, found.x, used, freedom),
-            largest_leverage(found.map, found.x) if self.robust else 0.0,
+            lines_of(self.problem, self.descent.known, found.map, found.x) if self.robust else None,
             self._trivial,
         )
 

@@ -15,13 +15,14 @@ from ..problem import Composite
 from ._certificate import (
     Certificate,
     Fit,
+    Lines,
     certify_exact,
     certify_noise,
 )
-from ._components_of_entries import largest_leverage
 from ._descent import Descended, Descent, Watch
 from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
 from ._noise import Refit, freedom_of, refit, schwarz
+from ._rivals import lines_of
 from ._structure import (
     convincing_observations,
     degrees_of_freedom,
@@ -293,15 +294,14 @@ class Search:
             self.bench.labels,
             self.bench.norm(at),
             lambda used: self._tangent(at, used),
-            self._leverage(at),
+            self._lines(at),
         )
 
-    def _leverage(self, at: Linearised) -> float:
-        """Whether wrong entries of a matrix may be explained by a component of their own."""
+    def _lines(self, at: Linearised) -> Lines | None:
         map = self.bench.ranked
         if not (self.robust and self.entrywise and isinstance(map, (PSD, LowRank))):
-            return 0.0
-        return largest_leverage(map, at.x)
+            return None
+        return lines_of(self.problem, self.descent.known, map, at.x)
 
     def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
         if at.matrix is not None:
