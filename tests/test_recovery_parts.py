@@ -9,6 +9,7 @@ from lemmax.recovery import _structure
 from lemmax.recovery._certificate import Fit, certify_noise
 from lemmax.recovery._descent import standing_terms
 from lemmax.recovery._linearised import Workbench
+from lemmax.recovery._rivals import contested
 from lemmax.recovery._search import lower_ranks
 from lemmax.recovery._structure import degrees_of_freedom
 from lemmax.recovery._tangent import Tangent, tangent_of_entries, tangent_of_matrix
@@ -203,3 +204,21 @@ def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
     certificate = certify_noise(fit, known, 1.0, lambda: (noise, known))
     assert certificate.holds == holds
     assert holds or "40 observations are larger than the noise" in certificate.objections[0]
+
+
+def test_a_row_of_wrong_numbers_has_rivals():
+    """All its numbers are wrong, and the fit goes through one of them. Two right ones convince."""
+    rng = np.random.default_rng(1)
+    left, right = rng.uniform(1, 2, (8, 1)), rng.uniform(1, 2, (6, 1))
+    table = left @ right.T
+    table[0] = rng.uniform(50, 100, 6)
+    table[1, 2:] = rng.uniform(50, 100, 4)
+    through_one = table[0, 3] / right[3]
+    left[0] = through_one
+    explained = np.abs(left @ right.T - table) < 1e-9
+    assert (explained[0].sum(), explained[1].sum()) == (1, 2)
+    places = list(np.indices(table.shape).reshape(2, -1))
+    distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 1e-9, 0)
+    assert which == ([0], [])
+    others = [np.linalg.norm((table[0, j] / right[j] - through_one) * right) for j in range(6)]
+    np.testing.assert_allclose(distance, max(others))

@@ -132,3 +132,19 @@ def test_dark_patches_are_no_noise():
     found = lm.recover(None, table, lm.maps.LowRank(truth.shape, 4))
     error = np.abs(found.point.dense() - truth)
     assert error[hidden].mean() < 1.5 * error[~hidden].mean()
+
+
+def test_rows_of_wrong_numbers_are_named():
+    """Nothing is known about them, whatever is there; without them, all is well."""
+    rng = np.random.default_rng(0)
+    truth = np.outer(rng.standard_normal(40), rng.standard_normal(12))
+    table = truth + 0.05 * rng.standard_normal(truth.shape)
+    table[[10, 24]] = 20 * rng.standard_normal((2, 12))
+    found = lm.recover(None, table, lm.maps.LowRank((40, 12), rank=2))
+    assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
+    assert "in rows 10, 24 so much is wrong" in found.summary()
+    others = np.delete(np.arange(40), [10, 24])
+    found = lm.recover(None, table[others], lm.maps.LowRank((38, 12), rank=2))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 1)
+    error = np.linalg.norm(found.point.dense() - truth[others]) / np.linalg.norm(truth[others])
+    assert error < 2 * found.expected_error

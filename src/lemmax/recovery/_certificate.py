@@ -18,6 +18,8 @@ _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
 # The part of the data that the fits have seen which predict the rest.
 _SHOWN = 0.8
+# So many rows are named.
+_LISTED = 5
 # Numbers up to so many times their count are counted in a table.
 _FAR_APART = 8
 
@@ -50,8 +52,8 @@ class Lines(NamedTuple):
 
     leverage: float
     """1 if a row or column has a component of its own."""
-    contested: Callable[[np.ndarray, float, int], float]
-    """How far it is from rivals that explain as many entries of a row or column."""
+    contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], list[int]]]]
+    """How far it is from rivals that explain as many entries of a row or column; of which."""
 
 
 class Fit(NamedTuple):
@@ -169,13 +171,24 @@ def _contested(
     """The relative error if rivals are right; an objection if that is beyond the limit."""
     if fit.lines is None or fit.norm == 0 or objections:
         return 0.0
-    error = fit.lines.contested(explained, tolerance, slack) / fit.norm
-    if error > limit:
+    distance, which = fit.lines.contested(explained, tolerance, slack)
+    if distance > limit * fit.norm:
         objections.append(
-            "of some rows or columns so much is wrong that other values explain them as well; with "
-            f"those, the answer changes by {error:.1g} of its size"
+            f"in {_named(*which)} so much is wrong that other values explain the rest as well "
+            f"(which changes the answer by {distance / fit.norm:.1g} times its size); leave them out"
         )
-    return error
+    return distance / fit.norm
+
+
+def _named(rows: list[int], columns: list[int]) -> str:
+    """Some rows and columns in words."""
+
+    def named(kind: str, places: list[int]) -> str:
+        listed = ", ".join(map(str, places[:_LISTED])) + ("..." if len(places) > _LISTED else "")
+        return f"{kind}{'s' if len(places) > 1 else ''} {listed}"
+
+    parts = [named("row", rows)] * bool(rows) + [named("column", columns)] * bool(columns)
+    return " and ".join(parts)
 
 
 def _relative(tangent: Tangent, size: float, norm: float) -> float:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _DRAWS = 500
 def lines_of(problem: Composite, known: np.ndarray, map: MatrixMap, x: Parameters) -> Lines:
     """The rows and columns of a point of which the known entries are observed."""
 
-    def judge(explained: np.ndarray, tolerance: float, slack: int) -> float:
+    def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
         found = standing_components(map, x)
         if isinstance(problem.operator, Entries):
             places = [np.asarray(index)[known] for index in problem.operator.indices]
@@ -38,7 +39,7 @@ def contested(
     explained: np.ndarray,
     tolerance: float,
     slack: int,
-) -> float:
+) -> tuple[float, tuple[list[int], list[int]]]:
     """By how much a matrix would be wrong (Frobenius norm) if the rivals of its rows were right.
 
     A row of wrong numbers goes through as many of them as there are terms, and looks explained
@@ -58,11 +59,19 @@ def contested(
         The largest residual of an explained entry.
     slack : int
         By so many entries fewer is still as many.
+
+    Returns
+    -------
+    float
+        The distance from the farthest rivals.
+    two lists of int
+        The rows and the columns that have rivals.
     """
     total, rng = 0.0, np.random.default_rng(0)
-    for rows, others, inside, across in (
-        (factors[0], factors[1], places[0], places[1]),
-        (factors[1], factors[0], places[1], places[0]),
+    which: tuple[list[int], list[int]] = ([], [])
+    for found, rows, others, inside, across in (
+        (which[0], factors[0], factors[1], places[0], places[1]),
+        (which[1], factors[1], factors[0], places[1], places[0]),
     ):
         rank = rows.shape[1]
         seen = np.bincount(inside, minlength=len(rows))
@@ -75,10 +84,11 @@ def contested(
             matrix, wanted = others[across[here]], values[here]
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
-            equals = rivals[agree >= hits[row] - slack]
-            away = np.linalg.norm((equals - rows[row]) @ others.T, axis=1)
-            total += float(np.max(away, initial=0.0)) ** 2
-    return math.sqrt(total)
+            away = (rivals[agree >= hits[row] - slack] - rows[row]) @ others.T
+            if np.max(np.abs(away), initial=0.0) > 2 * tolerance:  # or else it is the same fit
+                found.append(int(row))
+                total += float(np.max(np.sum(away**2, axis=1)))
+    return math.sqrt(total), which
 
 
 def _through_few(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
