@@ -175,7 +175,7 @@ def _contested(
     if distance > limit * fit.norm:
         objections.append(
             f"in {_named(*which)} so much is wrong that other values explain the rest as well "
-            f"(which changes the answer by {distance / fit.norm:.1g} times its size); leave them out"
+            f"(and change the answer by {distance / fit.norm:.1g} times its size); leave them out"
         )
     return distance / fit.norm
 
