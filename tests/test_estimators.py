@@ -324,6 +324,26 @@ def test_in_a_pipeline_and_a_grid_search(cleaned):
     assert search.fit(X, y).best_params_ == {"loss": "robust"}
 
 
+def test_what_rows_have_in_common_is_no_merit():
+    """The location is known well, the differences between rows are noise."""
+    rng = np.random.default_rng(5)
+    table = 100 + rng.standard_normal((60, 12))
+    with pytest.warns(ConvergenceWarning):
+        model = RobustPCA(rank=3).fit(table)
+    assert model.status_ not in ("EXACT", "NOISE_LEVEL")
+
+
+def test_a_location_alone_has_no_components():
+    rng = np.random.default_rng(6)
+    table = np.full((80, 12), 7.0)
+    wrong = rng.random(table.shape) < 0.15
+    table[wrong] = rng.integers(8, 20, wrong.sum())
+    model = RobustPCA().fit(table)
+    assert (model.status_, model.rank_) == ("EXACT", 0)
+    np.testing.assert_allclose(model.low_rank_, 7.0)
+    assert model.outliers_.nnz == wrong.sum()
+
+
 def test_a_doubtful_answer_is_a_warning():
     rng = np.random.default_rng(10)
     with pytest.warns(ConvergenceWarning, match="RobustPCA: "):

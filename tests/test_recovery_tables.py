@@ -5,7 +5,7 @@ import pytest
 
 import lemmax as lm
 from lemmax.estimators import RobustPCA
-from lemmax.recovery._components_of_entries import Components, largest_leverage
+from lemmax.recovery._components_of_entries import Components, lonely_lines
 from lemmax.recovery._convex import _pursuit, convex_components
 from lemmax.recovery._lost_rows import _least_deviations, _robust_regression
 
@@ -47,14 +47,14 @@ def test_a_row_that_is_wrong_altogether_is_not_explained():
     np.testing.assert_allclose(found.point.dense()[others], table[others], atol=1e-10)
 
 
-def test_leverage_of_a_row_with_a_component_of_its_own():
+def test_a_row_with_a_component_of_its_own_is_lonely():
     rng = np.random.default_rng(1)
     left, right = rng.standard_normal((12, 3)), rng.standard_normal((9, 3))
     map = lm.maps.LowRank((12, 9), 3)
-    assert largest_leverage(map, (left, right)) < 0.95
+    assert lonely_lines(map, (left, right)) == ([], [])
     left[:, 2] = 0
     left[4, 2] = 1.0
-    np.testing.assert_allclose(largest_leverage(map, (left, right)), 1, atol=1e-12)
+    assert lonely_lines(map, (left, right)) == ([4], [])
 
 
 def test_what_one_row_has_for_itself_is_taken_out():
@@ -148,3 +148,15 @@ def test_rows_of_wrong_numbers_are_named():
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 1)
     error = np.linalg.norm(found.point.dense() - truth[others]) / np.linalg.norm(truth[others])
     assert error < 2 * found.expected_error
+
+
+def test_one_wrong_entry_of_a_small_table():
+    """With terms to spare it gets one of its own: without the entry, the answer is clear."""
+    rng = np.random.default_rng(0)
+    truth = 5 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 10))
+    table = truth + 0.02 * rng.standard_normal(truth.shape)
+    table[3, 4] = 99.0
+    found = lm.recover(None, table, lm.maps.LowRank((60, 10), rank=4))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 3)
+    assert [int(index) for index in np.ravel(found.outliers)] == [3, 4]
+    assert abs(float(found.point.dense()[3, 4]) - truth[3, 4]) < 0.1

@@ -25,6 +25,8 @@ _MOST = 20
 _LEAST = 3
 # Up to so many entries a second fit costs little.
 _SMALL = 100_000
+# The relative error up to which `recover` calls an answer right; here of what differs between rows.
+_LARGEST_ERROR = 0.1
 # Singular values that are this small, relative to the largest, are rounding errors.
 _ROUNDING = 1e-9
 
@@ -199,7 +201,7 @@ class RobustPCA(
             # zero a constant column would be evidence for whatever explains it.)
             before = self.recovery_
             other = self._fitted(X, weights, min(bound + 1, *X.shape))
-            if self.recovery_.status.succeeded:
+            if self.recovery_.status.succeeded and self._tells_rows_apart(other[1]):
                 (places, factors), shift = other, np.zeros_like(shift)
             else:
                 self._take_verdict(before)
@@ -209,6 +211,14 @@ class RobustPCA(
             places, factors = self._fitted(X - location, weights, bound)
             shift = location
         return _Plane(places, factors, shift, location)
+
+    def _tells_rows_apart(self, factors: tuple[np.ndarray, ...]) -> bool:
+        """Whether the error is small beside what differs between rows, not only beside them."""
+        cleaned = factors[0] @ factors[1].T
+        around = cleaned - self._location(factors, np.zeros(cleaned.shape[1]))
+        whole = np.linalg.norm(cleaned)
+        allowed = max(_LARGEST_ERROR * np.linalg.norm(around), _ROUNDING * whole)
+        return bool(self.recovery_.expected_error * whole <= allowed)
 
     def _fitted(self, table: np.ndarray, weights: np.ndarray | None, rank: int) -> tuple[Any, Any]:
         """Where the table is wrong, and the factors of what it should be."""
@@ -237,7 +247,9 @@ class RobustPCA(
         values = self._centred(factors, middle)[1]
         sides = sum(np.sqrt(len(factor)) for factor in factors)
         noise = self.noise_ if self.centre and np.isfinite(self.noise_) else 0.0
-        return values[values > max(_ROUNDING * values[0], noise * sides)]
+        # What differs between rows may itself be a rounding error of what they have in common.
+        common = np.finfo(float).eps * np.linalg.norm(middle) * len(factors[0])
+        return values[values > max(_ROUNDING * values[0], noise * sides, common)]
 
     def _take(self, plane: _Plane, units: np.ndarray) -> None:
         rank = len(self._strengths(plane.factors, plane.location - plane.shift))

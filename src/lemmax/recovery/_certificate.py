@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap
-from ._components_of_entries import LONELY
 from ._noise import BULK, largest_gaussian
 from ._structure import convincing_observations, degrees_of_freedom, is_ranked
 from ._tangent import Tangent
@@ -50,8 +49,8 @@ class Certificate(NamedTuple):
 class Lines(NamedTuple):
     """Rows and columns of a matrix: wrong entries of one may be explained by chance."""
 
-    leverage: float
-    """1 if a row or column has a component of its own."""
+    lonely: tuple[list[int], list[int]]
+    """The rows and columns that have a component of their own."""
     contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], list[int]]]]
     """How far it is from rivals that explain as many entries of a row or column; of which."""
 
@@ -157,7 +156,7 @@ def _certificate(
 
 
 def _lonely(fit: Fit) -> bool:
-    return fit.lines is not None and fit.lines.leverage > LONELY
+    return fit.lines is not None and any(fit.lines.lonely)
 
 
 def _contested(
@@ -212,9 +211,9 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
         objections.append(f"it explains {hits} of {count} observations, no more than half")
     if tangent.weakest < _LEAST_GAIN:
         objections.append("there are directions in which it can move that no observation sees")
-    if _lonely(fit):
+    if fit.lines is not None and _lonely(fit):
         objections.append(
-            "a row or column has a component of its own, which would explain whatever is in it"
+            f"a component of its own would explain whatever is in {_named(*fit.lines.lonely)}"
         )
     return objections
 

@@ -203,12 +203,15 @@ def standing_components(map: MatrixMap, x: Parameters) -> Components:
     return found.only(found.values > _ROUNDING * max(found.values[0], np.finfo(float).tiny))
 
 
-def largest_leverage(map: MatrixMap, x: Parameters) -> float:
-    """Of a row or column of a matrix; 1 if one has a component of its own."""
+def lonely_lines(map: MatrixMap, x: Parameters) -> tuple[list[int], list[int]]:
+    """Rows and columns of a matrix that have a component of their own."""
     kept = standing_components(map, x)
-    rank = len(kept.values)
-    sides = [side for side in (kept.left, kept.right) if len(side) > rank + 1]
-    return float(max((np.max(leverages(side), initial=0) for side in sides), default=0))
+    few = len(kept.values) + 1  # so few rows have hardly any other choice
+    rows, columns = (
+        np.flatnonzero(leverages(side) > LONELY).tolist() if len(side) > few else []
+        for side in (kept.left, kept.right)
+    )
+    return rows, columns
 
 
 def leverages(basis: np.ndarray) -> np.ndarray:

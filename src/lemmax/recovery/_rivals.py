@@ -10,7 +10,7 @@ from .._typing import Parameters
 from ..operators import Entries
 from ..problem import Composite
 from ._certificate import Lines
-from ._components_of_entries import MatrixMap, largest_leverage, standing_components
+from ._components_of_entries import MatrixMap, lonely_lines, standing_components
 
 # So many other fits to a row are looked at: all through as few entries as there are terms, or some.
 _DRAWS = 500
@@ -29,7 +29,7 @@ def lines_of(problem: Composite, known: np.ndarray, map: MatrixMap, x: Parameter
         values = np.asarray(problem.data, np.float64)[known]
         return contested(factors, places, values, explained[known], tolerance, slack)
 
-    return Lines(largest_leverage(map, x), judge)
+    return Lines(lonely_lines(map, x), judge)
 
 
 def contested(

@@ -18,10 +18,11 @@ from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
+from ._components_of_entries import lonely_lines
 from ._entries import search_entries
 from ._linearised import weights_of, with_weights
 from ._scaling import Unit
-from ._search import Answer, Search
+from ._search import Answer, Search, without
 from ._structure import is_ranked
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
@@ -157,18 +158,48 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
 def _search(
     problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
 ) -> tuple[Answer, int, int]:
-    search = Search(problem, x0, seed, restarts, watch)
     entrywise = isinstance(problem.operator, (Identity, Entries))
-    if not (entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None):
-        return search.run(), search.passes, search.steps
+    if entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None:
+        return _search_table(problem, seed, restarts, watch)
+    search = Search(problem, x0, seed, restarts, watch)
+    return search.run(), search.passes, search.steps
+
+
+def _search_table(
+    problem: Composite, seed: int, restarts: int, watch: Any
+) -> tuple[Answer, int, int]:
     answer, passes, steps = search_entries(problem, seed, watch)
     certain = answer.certificate.exact and answer.certificate.holds
+    search = Search(problem, None, seed, restarts, watch)
     if not (certain or answer.interrupted) and search.is_tiny():
         # A second opinion: of a tiny table the other fit sees too little to tell its parts.
         other = search.run()
         passes, steps = passes + search.passes, steps + search.steps
         answer = min(answer, other, key=lambda each: each.criterion)
+    if answer.certificate.holds or answer.interrupted or not problem.loss.robust:
+        return answer, passes, steps
+    # An entry whose row and column both have a component of their own has it for itself: without
+    # the entry, the table may be clear.
+    alone = _entries_alone(problem, answer)
+    if np.any(alone):
+        other, more_passes, more_steps = search_entries(without(problem, alone), seed, watch)
+        passes, steps = passes + more_passes, steps + more_steps
+        if other.certificate.holds:
+            answer = other
     return answer, passes, steps
+
+
+def _entries_alone(problem: Composite, answer: Answer) -> np.ndarray:
+    """Which observations are in a lonely row and in a lonely column."""
+    assert isinstance(answer.map, (PSD, LowRank))
+    places = (
+        problem.operator.indices
+        if isinstance(problem.operator, Entries)
+        else np.indices(problem.data.shape)
+    )
+    lonely = lonely_lines(answer.map, answer.x)
+    inside = [np.isin(np.asarray(k), lines) for k, lines in zip(places, lonely, strict=True)]
+    return inside[0] & inside[1] & (weights_of(problem) > 0)
 
 
 def _watch(

@@ -52,9 +52,9 @@ _MESSAGES = {
         "that other points would fit as well. Observe more, or lower the bound on the rank."
     ),
     RecoveryStatus.NOT_CONVERGED: (
-        "Did not converge to an answer that the data support. Too many may be wrong, or too few "
-        "observed for the rank and the noise; or the start was bad (give x0, another seed, or more "
-        "restarts)."
+        "Did not converge to an answer that the data support. Too many may be wrong, too few "
+        "observed for the rank and the noise, or the bound on the rank too low; or the start was "
+        "bad (another seed makes others)."
     ),
     RecoveryStatus.INTERRUPTED: (
         "Interrupted by the user, the callback or the time limit; this is what it had."
