@@ -21,6 +21,7 @@ from lemmax.estimators import (
     PhaseRetrieval,
     RobustPCA,
 )
+from lemmax.estimators._groups import groupwise_bulk_mean
 
 ESTIMATORS = [
     RobustPCA(rank=1),
@@ -322,6 +323,15 @@ def test_in_a_pipeline_and_a_grid_search(cleaned):
         cv=4,
     )
     assert search.fit(X, y).best_params_ == {"loss": "robust"}
+
+
+def test_effects_of_ratings_are_means_without_outliers():
+    ratings = np.array([3.0, 4.0, 3.0, 4.0, 5.0, 2.0, 1.0, 1.0, 2.0, 900.0])
+    groups = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
+    middles = groupwise_bulk_mean(ratings, np.ones(10), groups, 3)
+    np.testing.assert_allclose(middles, [3.8, 1.5, 0.0])
+    exact = groupwise_bulk_mean(np.array([2.0, 2.0, 2.0, 50.0]), np.ones(4), np.zeros(4, int), 1)
+    np.testing.assert_array_equal(exact, [2.0])
 
 
 def test_what_rows_have_in_common_is_no_merit():

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+# Three standard deviations, of normal values, in units of their median size.
+_BULK = 3 * 1.4826
+
 
 def groupwise_mean(
     values: np.ndarray, weights: np.ndarray, groups: np.ndarray, count: int
@@ -30,3 +33,20 @@ def groupwise_median(
         found, first = np.unique(groups[enough], return_index=True)
         medians[which, found] = values[enough][first]
     return medians.mean(axis=0)
+
+
+def groupwise_bulk_mean(
+    values: np.ndarray, weights: np.ndarray, groups: np.ndarray, count: int
+) -> np.ndarray:
+    """The mean of every group without what is far from its median, by the measure of them all.
+
+    Medians of whole numbers, such as ratings, are whole numbers: too coarse.
+    """
+    middle = groupwise_median(values, weights, groups, count)
+    away = np.abs(values - middle[groups])
+    typical = np.median(away)
+    if typical == 0:  # exact but for gross errors
+        return middle
+    near = away <= _BULK * typical
+    means = groupwise_mean(values, weights * near, groups, count)
+    return np.where(np.bincount(groups, weights * near, minlength=count) > 0, means, middle)

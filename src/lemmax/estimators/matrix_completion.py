@@ -12,13 +12,13 @@ from ..operators import Entries
 from ..recovery import Recovery
 from ..recovery._noise import bulk_of
 from ._base import RecoveringEstimator, factors_of, sparse_at
-from ._groups import groupwise_mean, groupwise_median
+from ._groups import groupwise_bulk_mean, groupwise_mean
 from ._rows import predicted_rows, scores_of
 from ._tables import Table, checked_indices, dense_with_gaps, pairs_of, table_of, validated
 
 # Of the entries, what is kept aside to choose the rank; and how often in turn the next rank may
 # predict it worse before the search ends.
-_HELD_OUT, _PATIENCE = 0.1, 2
+_HELD_OUT, _PATIENCE = 0.1, 3
 # Rounds of fitting row effects and column effects in turn.
 _POLISH = 10
 
@@ -166,12 +166,12 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         return self._recover(operator, table.values, LowRank(table.shape, rank), table.weights)
 
     def _effects(self, table: Table) -> _Effects:
-        """Medians (of the squared loss means) of rows and columns, in turn."""
+        """Means of rows and columns, in turn; without outliers, unless the loss is squared."""
         none = _Effects(0.0, np.zeros(table.shape[0]), np.zeros(table.shape[1]))
         if not self.effects:
             return none
         weights = np.ones(len(table.values)) if table.weights is None else table.weights
-        middle = groupwise_mean if self.loss == "squared" else groupwise_median
+        middle = groupwise_mean if self.loss == "squared" else groupwise_bulk_mean
         all_one = np.zeros(len(table.values), int)
         offset = float(middle(table.values, weights, all_one, 1)[0])
         by_row, by_column = none.rows, none.columns
