@@ -1,14 +1,24 @@
 """Folders and files for what a command writes."""
 
 import contextlib
+import json
 import os
 import pathlib
+import re
 import tempfile
+from collections.abc import Iterable
 
 import typer
 from rich.console import Console
 
 from .._files import save as save
+
+# What the commands about data write. Nothing else is ever removed.
+_OWN = re.compile(
+    r"(cleaned|completed|location|components|scores|outliers|predictions|row_factors"
+    r"|column_factors|factor\d+|weights|coefficients|residuals)\.csv"
+    r"|cleaned\.npy|report\.html|summary\.json"
+)
 
 
 class Refusal(Exception):
@@ -43,3 +53,27 @@ def make_folder(console: Console, folder: pathlib.Path) -> None:
         console.print(str(refusal), markup=False)
         raise typer.Exit(2) from refusal
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def written_before(folder: pathlib.Path) -> set[str]:
+    """Names of the files that an earlier command has written to a folder, if it says so."""
+    try:
+        listed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["files"]
+        return {name for name in listed if isinstance(name, str) and _OWN.fullmatch(name)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def remove_leftovers(
+    folder: pathlib.Path, names: Iterable[str], sources: Iterable[pathlib.Path]
+) -> list[str]:
+    """Remove files of an earlier command, except those that this one has read."""
+    read = {source.resolve() for source in sources}
+    removed = []
+    for name in sorted(names):
+        path = folder / name
+        if path.is_file() and path.resolve() not in read:
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed.append(name)
+    return removed

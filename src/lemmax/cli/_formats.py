@@ -12,12 +12,12 @@ _FORMATS = (*TEXTS, *ARRAYS, ".mtx", ".parquet")
 def kind_of(path: pathlib.Path) -> str:
     """The end of a file's name, if it is a known one and the file is there."""
     kind = path.suffix.lower()
+    if not path.is_file():
+        raise Refusal(f"There is no file {path}.")
     if kind not in _FORMATS:
         raise Refusal(
             f"{path} is of an unknown format; files end in {', '.join(_FORMATS[:-1])} or .parquet."
         )
-    if not path.is_file():
-        raise Refusal(f"There is no file {path}.")
     return kind
 
 

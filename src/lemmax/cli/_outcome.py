@@ -19,10 +19,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from .. import page
 from .._files import save_text
 from ..recovery import Recovery
-from ._files import Refusal, check_writable, save
+from ._files import Refusal, check_writable, remove_leftovers, save, written_before
+from ._interrupts import fit_until_interrupted
 
 INTERRUPTED = 130
 DOUBTFUL = 1
+_STOPPED = "Interrupted: what the fit had by then is written, and is not to be relied on."
+_FINISHED = "Interrupted, but the fit came to its end all the same: its answer is written."
 _TIME = "seconds of the fit, compilation included"
 
 
@@ -54,14 +57,22 @@ def _say(sentence: str) -> None:
 class Outcome:
     """Files of one command in one folder, written when all of them are made."""
 
-    def __init__(self, console: Console, folder: pathlib.Path, title: str):
+    def __init__(
+        self,
+        console: Console,
+        folder: pathlib.Path,
+        title: str,
+        sources: Sequence[pathlib.Path] = (),
+    ):
         check_writable(folder)
-        self.console, self.folder, self.title = console, folder, title
+        self.console, self.folder, self.title, self.sources = console, folder, title, sources
         self.texts: dict[str, str] = {}
         self.arrays: dict[str, np.ndarray] = {}
         self.blocks: list[Any] = []
         self.lines: list[str] = []
         self.seconds = 0.0
+        self.interrupted = False
+        self._summary: dict[str, Any] = {}
         self._stage: Callable[[str], None] = lambda stage: None
 
     def note(self, sentence: str) -> None:
@@ -92,13 +103,23 @@ class Outcome:
             yield
 
     def fit(self, model: Any, *data: Any) -> Any:
-        """Fit a model, and take the time, compilation included."""
+        """Fit a model, and take the time, compilation included.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If it came before the model had anything, or twice.
+        """
         self._stage("fitting (data of a new shape: compiling, too)")
         began = time.perf_counter()
-        model.fit(*data)
+        fit_until_interrupted(model, data, self._interrupt)
         self.seconds = time.perf_counter() - began
         self._stage("drawing")
         return model
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self._stage("interrupted: ending with what there is (again: with nothing)")
 
     def table(
         self,
@@ -144,7 +165,8 @@ class Outcome:
 
     def facts(self, facts: dict[str, Any], *said: Any) -> None:
         """What is known about the answer, as numbers, and in a sentence on the page."""
-        self.texts["summary.json"] = json.dumps(facts, indent=1) + "\n"
+        self._summary = facts
+        self.texts["summary.json"] = ""  # made last: it lists all files
         shown = [
             (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
             for name, value in facts.items()
@@ -163,6 +185,9 @@ class Outcome:
         """Write all files, each entirely or not at all."""
         self._stage("writing")
         self.texts["report.html"] = page.page(self.title, *self.blocks)
+        names = [*self.arrays, *self.texts]
+        self.texts["summary.json"] = json.dumps({**self._summary, "files": names}, indent=1) + "\n"
+        before = written_before(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -171,6 +196,9 @@ class Outcome:
             save(self.folder / name, lambda partial, v=values: _save_array(partial, v))
         for name, text in self.texts.items():
             save_text(self.folder / name, text)
+        removed = remove_leftovers(self.folder, before - set(names), self.sources)
+        if removed:
+            self.say(f"Removed from {self.folder}, of an earlier run: {', '.join(removed)}")
 
     def tell(self, status: str, doubt: str = "") -> None:
         """Print the answer, and leave with the exit code that it deserves.
@@ -189,7 +217,8 @@ class Outcome:
             f"Written to {self.folder}: {names}",
         ):
             self._print(line)
-        if status == "INTERRUPTED":
+        if self.interrupted or status == "INTERRUPTED":
+            _say(_STOPPED if doubt else _FINISHED)
             raise typer.Exit(INTERRUPTED)
         if doubt:
             _say(doubt)

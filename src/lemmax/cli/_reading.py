@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,12 +12,26 @@ from ._arrays import read_array, read_stored_entries, refuse_member
 from ._files import Refusal
 from ._formats import TEXTS, kind_of, unreadable
 
-_MISSING = frozenset(("", "na", "nan", "n/a", "null", "none", "missing", "?"))
+_MISSING = ("NA", "NaN", "N/A", "null", "none", "missing", "?")
+_MISSING_LOWER = frozenset(("", *(marker.lower() for marker in _MISSING)))
+# Numbers as people write them, and how they are to be written.
+_MISSPELT = (
+    (re.compile(r"[+-]?\d[\d.,]*\s*%"), "without the per cent sign"),
+    (
+        re.compile(r"[+-]?\d{1,3}([,.' \xa0\u202f])\d{3}(\1\d{3})*([.,]\d+)?"),
+        "without the thousands separator",
+    ),
+    (re.compile(r"[+-]?\d+,\d+"), "with a decimal point"),
+)
 _NUMBERS_ALONE = "save the numbers alone, as npy or as a text without names"
 
 
 class _Unclear(Exception):
     """A first line that may hold names or numbers."""
+
+
+class _OnlyText(Refusal):
+    """A column without a number."""
 
 
 class TableFile(NamedTuple):
@@ -74,8 +89,8 @@ def read_table(
             cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
             raise Refusal(f"{unclear}: {cure}.") from unclear
         try:
-            return _numeric_table(path, names, columns, labels, first_line)
-        except Refusal as refusal:
+            return _numeric_table(path, names, columns, labels, first_line, has_options)
+        except _OnlyText as refusal:
             hint = _hint_about_text(path, names, columns) if has_options and not labels else ""
             raise Refusal(f"{refusal}{hint}") from refusal
     if labels is not None:
@@ -110,16 +125,15 @@ def read_columns(path: pathlib.Path, names: Sequence[str]) -> list[list[str]]:
     return [columns[header.index(name)] for name in names]
 
 
-def as_numbers(path: pathlib.Path, name: str, texts: Sequence[str], first_line: int) -> np.ndarray:
+def as_numbers(
+    path: pathlib.Path, name: str, texts: Sequence[str], first_line: int, may_miss: bool = True
+) -> np.ndarray:
     """A column as numbers, NaN where something is missing."""
     numbers = np.empty(len(texts))
     for line, text in enumerate(texts):
         number = _number(text)
         if number is None:
-            raise Refusal(
-                f"Column {name!r} of {path} holds text, {text.strip()[:40]!r} in line "
-                f"{line + first_line}, where a number should be."
-            )
+            raise _not_a_number(f"Column {name!r} of {path}", texts, line, first_line, may_miss)
         if np.isinf(number):
             raise Refusal(
                 f"Column {name!r} of {path} holds an infinite value, {text.strip()!r} in line "
@@ -127,6 +141,21 @@ def as_numbers(path: pathlib.Path, name: str, texts: Sequence[str], first_line: 
             )
         numbers[line] = number
     return numbers
+
+
+def _not_a_number(
+    column: str, texts: Sequence[str], line: int, first_line: int, may_miss: bool
+) -> Refusal:
+    """What is wrong with the first entry of a column that is not a number."""
+    text, place = texts[line].strip()[:40], f"in line {line + first_line}"
+    cure = _right_spelling(text)
+    if cure:
+        return Refusal(f"{column} holds {text!r} {place}: write that number {cure}.")
+    sentence = f"{column} holds text, {text!r} {place}, where a number should be."
+    if _is_text(texts):
+        return _OnlyText(sentence)
+    markers = f" What is missing is left blank, or is one of {', '.join(_MISSING)}."
+    return Refusal(sentence + (markers if may_miss else ""))
 
 
 def _columns(
@@ -220,6 +249,7 @@ def _numeric_table(
     columns: list[list[str]],
     labels: str | None,
     first_line: int,
+    may_miss: bool,
 ) -> TableFile:
     names = header or [str(k + 1) for k in range(len(columns))]
     found = None
@@ -231,7 +261,7 @@ def _numeric_table(
         columns = columns[:place] + columns[place + 1 :]
         names = names[:place] + names[place + 1 :]
     numbers = [
-        as_numbers(path, name, column, first_line)
+        as_numbers(path, name, column, first_line, may_miss)
         for name, column in zip(names, columns, strict=True)
     ]
     if not numbers:
@@ -249,28 +279,43 @@ def _numeric_table(
 def _hint_about_text(path: pathlib.Path, header: list[str] | None, columns: list[list[str]]) -> str:
     """What columns of nothing but text are likely to be: labels of rows, or a list of entries."""
     names = header or [str(k + 1) for k in range(len(columns))]
-    texts = [
-        name
-        for name, column in zip(names, columns, strict=True)
-        if all(_number(entry) is None for entry in column if entry.strip())
-    ]
+    texts = [k for k, column in enumerate(columns) if _is_text(column)]
     if not texts:
         return ""
-    if header is not None and (len(columns) == 3 or len(texts) == 2):
-        example = ",".join(names) if len(columns) == 3 else "user,item,rating"
-        return (
-            " If the file is a list of entries, name its row, column and value: "
-            f"lemmax complete {path.name} --columns {example}."
-        )
+    example = ",".join(names) if len(columns) == 3 else "user,item,rating"
+    entries = (
+        " If the file is a list of entries, name its row, column and value: "
+        f"lemmax complete {path.name} --columns {example}."
+    )
     if len(texts) > 1:
-        return f" Columns of text: {', '.join(texts)}; only one can label the rows (--labels)."
-    return f" If that column labels the rows, say --labels {texts[0]}."
+        if header is not None and (len(columns) == 3 or len(texts) == 2):
+            return entries
+        found = ", ".join(names[k] for k in texts)
+        return f" Columns of text: {found}; only one can label the rows (--labels)."
+    labelled = f" If that column labels the rows, say --labels {names[texts[0]]}."
+    repeated = len(set(columns[texts[0]])) < len(columns[texts[0]])
+    # A list has several entries of a row; labels are mostly different.
+    return labelled + (entries if header is not None and len(columns) == 3 and repeated else "")
+
+
+def _is_text(column: Sequence[str]) -> bool:
+    """Whether a column holds words, and nothing that is a number or meant to be one."""
+    entries = [entry.strip() for entry in column if entry.strip()]
+    has_words = any(map(str.isalnum, "".join(entries)))
+    return has_words and all(
+        _number(entry) is None and not _right_spelling(entry) for entry in entries
+    )
+
+
+def _right_spelling(text: str) -> str:
+    """How a number is to be written; nothing if it is none in any spelling."""
+    return next((cure for spelling, cure in _MISSPELT if spelling.fullmatch(text)), "")
 
 
 def _number(text: str) -> float | None:
     """A number, perhaps infinite, NaN for what is missing, None for what is neither."""
     text = text.strip()
-    if text.lower() in _MISSING:
+    if text.lower() in _MISSING_LOWER:
         return float("nan")
     if "_" in text:  # Python takes these for numbers
         return None

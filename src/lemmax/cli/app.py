@@ -22,7 +22,7 @@ _HELP = (
     "Composite optimisation: fast whatever the conditioning, the rank or the outliers.\n\n"
     "Exit codes: 0 after an answer that the data support; 1 after one that they do not, which is "
     "written nevertheless (verdicts NOT_CONVERGED and NOT_IDENTIFIABLE); 2 if something was "
-    "refused and nothing written; 130 after Ctrl-C."
+    "refused and nothing written; 130 after Ctrl-C (what a fit had by then is written)."
 )
 
 app = typer.Typer(

@@ -67,7 +67,7 @@ def pca(
         refuse_empty_columns(table)
         if nonnegative and centre:
             raise Refusal("--nonnegative needs --no-centre: a location has a sign.")
-        outcome = Outcome(console, out, f"Robust PCA of {file.name}")
+        outcome = Outcome(console, out, f"Robust PCA of {file.name}", [file])
         outcome.note(contents(table))
         note_empty_rows(outcome, table)
         values = dense_with_gaps(table.values)
@@ -136,7 +136,8 @@ def complete(
         )
         if entries is None:
             require_values(table)
-        outcome = Outcome(console, out, f"Completion of {file.name}")
+        sources = [file] if predict is None else [file, predict]
+        outcome = Outcome(console, out, f"Completion of {file.name}", sources)
         if entries is None:
             outcome.note(contents(table))
             note_empty_rows(outcome, table)
@@ -195,7 +196,7 @@ def cp(
     console = Console()
     with refusing():
         tensor = _read_tensor(file, array)
-        outcome = Outcome(console, out, f"CP decomposition of {file.name}")
+        outcome = Outcome(console, out, f"CP decomposition of {file.name}", [file])
         shape, holes = " × ".join(map(str, tensor.shape)), int(np.sum(np.isnan(tensor)))
         outcome.note(f"{file.name}: {shape}, {missing(holes, tensor.size)}.")
         model = CPDecomposition(

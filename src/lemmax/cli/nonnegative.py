@@ -15,6 +15,13 @@ from ._readiness import contents, counted, require_all_values
 from ._reading import TableFile, read_table
 from .data import Out
 
+# How much larger than Gaussian noise of the same median the root mean square may be.
+_HEAVY_TAILS = 3.0
+_GAUSSIAN = 1.4826
+_GROSS_ERRORS = (
+    "A few residuals are far larger than the others, as gross errors are: --robust bears those."
+)
+
 
 def nnls(
     matrix: Annotated[pathlib.Path, typer.Argument(help="The matrix A.")],
@@ -29,7 +36,7 @@ def nnls(
     with refusing():
         a, b = _read(matrix, targets)
         title = f"Nonnegative regression of {targets.name} on {matrix.name}"
-        outcome = Outcome(console, out, title)
+        outcome = Outcome(console, out, title, [matrix, targets])
         outcome.note(contents(a))
         outcome.note(contents(b))
         model = NonnegativeRegression("robust" if robust else "squared")
@@ -38,6 +45,8 @@ def nnls(
             coefficients = model.coef_.T
             residuals = b.values - model.predict(a.values)
             doubt = _tell_fit(outcome, model, b.values, residuals)
+            if not robust and _has_heavy_tails(residuals, b.values):
+                outcome.say(_GROSS_ERRORS)
             header = (b.columns or _sides(b)) if a.columns else b.columns
             outcome.table("coefficients.csv", coefficients, header, a.columns, "column")
             outcome.table("residuals.csv", residuals, b.columns)
@@ -72,6 +81,14 @@ def _dense(table: TableFile) -> TableFile:
 def _sides(targets: TableFile) -> list[str]:
     """For right-hand sides without names."""
     return [f"right-hand side {k + 1}" for k in range(targets.values.shape[1])]
+
+
+def _has_heavy_tails(residuals: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether the residuals of some right-hand side are not like noise alone."""
+    whole = np.sqrt(np.mean(residuals**2, axis=0))
+    typical = _GAUSSIAN * np.median(np.abs(residuals), axis=0)
+    rounding = len(targets) * np.finfo(float).eps * np.max(np.abs(targets), axis=0)
+    return bool(np.any((whole > _HEAVY_TAILS * typical) & (whole > rounding)))
 
 
 def _tell_fit(outcome: Outcome, model: Any, targets: np.ndarray, residuals: np.ndarray) -> str:

@@ -30,6 +30,9 @@ class Saved:
         """
         from safetensors.numpy import save_file as write
 
+        path = pathlib.Path(path)
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")
         arrays: dict[str, np.ndarray] = {}
         fitted = {
             name: _described(value, name, arrays)
@@ -46,7 +49,7 @@ class Saved:
             "params": json.dumps(params),
             "fitted": json.dumps(fitted),
         }
-        save_file(pathlib.Path(path), lambda partial: write(arrays, partial, metadata=header))
+        save_file(path, lambda partial: write(arrays, partial, metadata=header))
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Any:
