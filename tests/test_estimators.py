@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import lemmax as lm
 from lemmax.estimators import (
     BlindDeconvolution,
     CPDecomposition,
@@ -332,6 +333,22 @@ def test_effects_of_ratings_are_means_without_outliers():
     np.testing.assert_allclose(middles, [3.8, 1.5, 0.0])
     exact = groupwise_bulk_mean(np.array([2.0, 2.0, 2.0, 50.0]), np.ones(4), np.zeros(4, int), 1)
     np.testing.assert_array_equal(exact, [2.0])
+
+
+def test_an_interrupted_fit_is_the_last(monkeypatch):
+    """Of a table with a location: it is not tried without one after that."""
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        return lm.recover(*arguments, **options, callback=lambda *_: True)
+
+    monkeypatch.setattr("lemmax.estimators._base.recover", interrupted)
+    table = 10 + np.random.default_rng(3).standard_normal((20, 6)) * 10.0 ** np.arange(6)
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
+        model = RobustPCA().fit(table)
+    assert model.status_ == "INTERRUPTED"
+    assert len(calls) == 1
 
 
 def test_what_rows_have_in_common_is_no_merit():

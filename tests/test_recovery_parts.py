@@ -222,3 +222,11 @@ def test_a_row_of_wrong_numbers_has_rivals():
     assert which == ([0], [])
     others = [np.linalg.norm((table[0, j] / right[j] - through_one) * right) for j in range(6)]
     np.testing.assert_allclose(distance, max(others))
+
+
+def test_nothing_explained_determines_nothing():
+    rng = np.random.default_rng(2)
+    map, x = lm.maps.LowRank((5, 4), 2), (rng.standard_normal((5, 2)), rng.standard_normal((4, 2)))
+    problem = lm.Composite(lm.losses.L1(), map, rng.standard_normal((5, 4)))
+    tangent = tangent_of_entries(problem, map, x, np.zeros((5, 4), bool), 14)
+    assert (tangent.weakest, tangent.error) == (0.0, np.inf)

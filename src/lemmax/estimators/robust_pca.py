@@ -169,7 +169,7 @@ class RobustPCA(
             return self._constant(X, shift * units)
         plane = self._plane(X / units, weights, bound)
         finer = equalised(units, plane.residual(X / units), self.noise_)
-        if finer is not None:
+        if finer is not None and self.status_ != "INTERRUPTED":
             units = finer
             plane = self._plane(X / units, weights, bound)
         self.scale_ = units
@@ -196,7 +196,7 @@ class RobustPCA(
         places, factors = self._fitted(table, weights, min(bound + self.centre, *X.shape))
         constant = np.any(np.nanmax(X, axis=0) == np.nanmin(X, axis=0))
         hopeful = np.any(shift) and not constant and X.size <= _SMALL
-        if hopeful and not self.recovery_.status.succeeded:
+        if hopeful and self.status_ in ("NOT_IDENTIFIABLE", "NOT_CONVERGED"):
             # Medians may hide what sets a column's location apart from its components. (Beside
             # zero a constant column would be evidence for whatever explains it.)
             before = self.recovery_
@@ -206,7 +206,8 @@ class RobustPCA(
             else:
                 self._take_verdict(before)
         location = self._location(factors, shift)
-        if len(self._strengths(factors, location - shift)) > bound:
+        ended = self.status_ != "INTERRUPTED"
+        if ended and len(self._strengths(factors, location - shift)) > bound:
             # More directions than allowed: the fit around the location that is now known.
             places, factors = self._fitted(X - location, weights, bound)
             shift = location

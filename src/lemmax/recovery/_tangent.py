@@ -126,7 +126,7 @@ def _derivatives(
         )
         block = np.zeros((count, len(factor), rank))
         block[entries, places[mode]] = others
-        blocks.append(block.reshape(count, -1))
+        blocks.append(block.reshape(count, factor.size))
     return sum(blocks[1:], blocks[0]) if symmetric else np.hstack(blocks)
 
 
