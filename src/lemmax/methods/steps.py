@@ -156,9 +156,14 @@ class BulkPolyak(AbstractStepRule):
 
     def gap_of(self, residual: Array, loss: AbstractLoss) -> Gap:
         """The loss of the bulk of these residuals."""
+        quantile = jnp.asarray(self.quantile, residual.dtype)
+        return self.gap_below(residual, jnp.quantile(jnp.abs(residual), quantile), loss)
+
+    def gap_below(self, residual: Array, level: RealLike, loss: AbstractLoss) -> Gap:
+        """The same where the quantile of the sizes is known."""
         sizes = jnp.abs(residual)
         quantile = jnp.asarray(self.quantile, sizes.dtype)
-        typical = jnp.quantile(sizes, quantile) / norm.ppf((1 + quantile) / 2)
+        typical = level / norm.ppf((1 + quantile) / 2)
         inside = sizes <= self.threshold * typical
         bulk = loss.value(jnp.where(inside, residual, 0))
         return Gap(bulk, jnp.mean(inside, dtype=sizes.dtype))
