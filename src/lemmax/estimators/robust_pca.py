@@ -80,7 +80,8 @@ class RobustPCA(
     Attributes
     ----------
     components_ : array of shape (rank_, n_features)
-        Orthonormal rows (unless nonnegative), the strongest first.
+        Orthonormal rows (unless nonnegative), the strongest first; in the units of the table, so
+        that of columns in different units those with large numbers prevail in them.
     location_ : array of shape (n_features,)
     scale_ : array of shape (n_features,)
         The unit of each column in the fit; ones if nothing was scaled.
