@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap
+from ._kept_aside import SHOWN
 from ._noise import BULK, largest_gaussian
 from ._structure import convincing_observations, degrees_of_freedom, is_ranked
 from ._tangent import Tangent
@@ -15,8 +16,6 @@ _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
 _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
-# The part of the data that the fits have seen which predict the rest.
-_SHOWN = 0.8
 # So many rows are named.
 _LISTED = 5
 # Numbers up to so many times their count are counted in a table.
@@ -120,7 +119,7 @@ def certify_noise(
     if not objections:
         residual, hidden = predict()
         # A prediction has an error of its own, beside the noise.
-        left = max(_SHOWN * count - tangent.freedom, 1.0)
+        left = max(SHOWN * count - tangent.freedom, 1.0)
         spread = scale * np.sqrt(1 + 1.5 * tangent.freedom / left)
         share = float(np.mean(np.abs(residual[hidden]) <= BULK * spread))
         wanted = float(np.mean(used[fit.known]))

@@ -16,10 +16,11 @@ from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothin
 from ._components_of_entries import of_rank
 from ._descent import Descent, Watch
 from ._entrywise import FROM_NOTHING, LEAST_SQUARES, SHARP, EntrywiseFit, Start, fit_entries
+from ._kept_aside import predictions
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
 from ._rivals import lines_of
-from ._search import Answer, predictions
+from ._search import Answer
 from ._structure import (
     degrees_of_freedom,
     largest_rank,

@@ -1,9 +1,8 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -20,7 +19,8 @@ from ._certificate import (
     certify_noise,
 )
 from ._descent import Descended, Descent, Watch
-from ._linearised import Linearised, Workbench, parameter_count, weights_of, with_weights
+from ._kept_aside import predictions
+from ._linearised import Linearised, Workbench, parameter_count
 from ._noise import Refit, freedom_of, refit, schwarz
 from ._rivals import lines_of
 from ._structure import (
@@ -28,16 +28,15 @@ from ._structure import (
     degrees_of_freedom,
     is_ranked,
     largest_rank,
+    with_rank,
     without_zero_terms,
 )
 from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
+from ._unfolding import UnfoldedStart, unfolded_start
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
 _ENOUGH = 2.5
-# One of so many parts of the data is kept aside to see whether a noisy fit predicts it; as often as
-# it takes to have so many predictions.
-_FOLDS, _ENOUGH_HIDDEN = 5, 200
 # By how much the rank of an exact answer may exceed that of a noisy one.
 _NEAR = 2
 # Up to here every lower rank is refitted to noisy data.
@@ -155,6 +154,9 @@ class Search:
                     x = self.descent.cut(x, bound)
                 yield x, bound
             return
+        unfolded = self._unfolded()
+        if unfolded is not None:
+            yield unfolded
         x = self._spectral(self.seed)
         if map is None or bound is None:
             yield x, None
@@ -188,6 +190,15 @@ class Search:
         start = spectral(self.problem, seed=seed)
         self.bench.passes += start.passes
         return start.x0
+
+    def _unfolded(self) -> UnfoldedStart | None:
+        """From a matrix of the same entries, where a tensor is that."""
+        if not (self._is_tensor and self.bench.ranked and self.entrywise and self.robust):
+            return None
+        start, passes, steps = unfolded_start(self.problem, self.descent, self.seed)
+        self.bench.passes += passes
+        self.steps += steps
+        return start
 
     def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
         """The given one; and if it leads nowhere, the data's own, where that is known, or any."""
@@ -232,10 +243,21 @@ class Search:
             np.asarray, end.at.x if self._is_tensor else self.descent.cut(end.at.x, rank)
         )
         for term in range(rank):
+            if self._matters(end.at, x, term):
+                continue
             fewer = self.descent.run(jax.tree.map(lambda f, k=term: _spare(f, k), x), rank - 1, 15)
             if fewer.exact and self._exact(fewer).certificate.holds:
                 return self._thrifty(fewer)
         return end
+
+    def _matters(self, at: Linearised, x: Parameters, term: int) -> bool:
+        """Whether a term has a part in most of what is explained: no outliers are so many."""
+        explained = self.descent.known & (np.abs(as_array(at)) <= self.descent.zero)
+        alone = jax.tree.map(lambda factor: factor[:, term : term + 1], x)
+        assert self.bench.ranked is not None
+        seen = self.problem.operator.measure(with_rank(self.bench.ranked, 1)(alone))
+        shares = np.abs(np.asarray(seen))[explained] > self.descent.zero
+        return bool(2 * np.count_nonzero(shares) > shares.size)
 
     @property
     def _is_tensor(self) -> bool:
@@ -337,7 +359,10 @@ class Search:
     def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
         """Residuals of a fit from scratch to a problem with less data."""
         part = Search(problem, self.x0, self.seed, 0, self.watch)
-        x = part._spectral(self.seed) if self.x0 is None else self.x0
+        x = self.x0
+        if x is None:
+            unfolded = part._unfolded()
+            x = part._spectral(self.seed) if unfolded is None else unfolded.x
         if rank is not None:
             x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank)
@@ -354,31 +379,6 @@ def lower_ranks(bound: int) -> list[int]:
     while ranks[-1] < bound:
         ranks.append(-(-ranks[-1] * 3 // 2))
     return [rank for rank in ranks if rank < bound]
-
-
-def predictions(
-    problem: Composite, seed: int, fit: Callable[[Composite], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals of fits that have not seen the observation, and for which there are such.
-
-    A fifth of the observations is hidden at a time; more often if these are few.
-    """
-    known, shape = weights_of(problem) > 0, problem.data.shape
-    share = np.random.default_rng(seed).integers(_FOLDS, size=shape)
-    times = min(_FOLDS, -(-_ENOUGH_HIDDEN * _FOLDS // int(known.sum())))
-    residual, predicted = np.zeros(shape), np.zeros(shape, bool)
-    for fold in range(times):
-        hidden = known & (share == fold)
-        residual = np.where(hidden, fit(without(problem, hidden)), residual)
-        predicted |= hidden
-    return residual, predicted
-
-
-def without(problem: Composite, hidden: np.ndarray) -> Composite:
-    """The problem with some observations counted as missing."""
-    weights = np.where(hidden, 0, weights_of(problem)).astype(problem.data.dtype)
-    loss = with_weights(problem.loss, weights)
-    return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
 
 
 def _spare(factor: np.ndarray, term: int) -> np.ndarray:

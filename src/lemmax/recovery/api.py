@@ -20,9 +20,10 @@ from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
 from ._components_of_entries import lonely_lines
 from ._entries import search_entries
+from ._kept_aside import without
 from ._linearised import weights_of, with_weights
 from ._scaling import Unit
-from ._search import Answer, Search, without
+from ._search import Answer, Search
 from ._structure import is_ranked
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
