@@ -15,6 +15,9 @@ from ._recover_cases import row_of
 from ._recover_maps import FIRST_SEED
 
 Task = Callable[[], list[dict]]
+KINDS = ("measurements", "tables", "tensors")
+TABLES = [[20, 15], [40, 12], [30, 30], [60, 20]]
+TENSORS = [[8, 7, 6], [15, 10, 5], [12, 12, 12], [20, 15, 10]]
 
 
 def honesty(seeds: int) -> Iterator[Task]:
@@ -22,7 +25,8 @@ def honesty(seeds: int) -> Iterator[Task]:
     for number in range(100 * seeds):
         yield functools.partial(_judged_sensing, number)
     for number in range(20 * seeds):
-        yield functools.partial(_judged_table, number)
+        yield functools.partial(_judged_entries, number, "tables", TABLES)
+        yield functools.partial(_judged_entries, number, "tensors", TENSORS)
 
 
 def _judged_sensing(number: int) -> list[dict]:
@@ -64,38 +68,39 @@ def _judged_sensing(number: int) -> list[dict]:
     return [row_of(found, instance.truth, **labels) | {"expected": found.expected_error}]
 
 
-def _judged_table(number: int) -> list[dict]:
-    """Entries of a table: wrong ones anywhere, of all sizes or of one, or in whole rows."""
-    rng = np.random.default_rng((FIRST_SEED, 1, number))
-    shape = tuple(int(n) for n in rng.choice([[20, 15], [40, 12], [30, 30], [60, 20]]))
+def _judged_entries(number: int, kind: str, shapes: list[list[int]]) -> list[dict]:
+    """Entries of an array: wrong ones anywhere, of all sizes or of one, or in whole rows."""
+    order = len(shapes[0])
+    rng = np.random.default_rng((FIRST_SEED, order - 1, number))
+    shape = tuple(int(n) for n in rng.choice(shapes))
     true_rank = int(rng.choice([1, 2, 3]))
     rank = true_rank + int(rng.choice([0, 2, 5]))
     seen = float(rng.choice([1.0, 1.0, 0.7, 0.4]))
     outliers = float(rng.choice([0.0, 0.01, 0.1, 0.2, 0.35, 0.5]))
     level = float(rng.choice([0.0, 0.0, 1e-4, 1e-2, 1e-1]))
     law = str(rng.choice(["constant", "spread", "rows"]))
-    factors = tuple(rng.standard_normal((n, true_rank)) for n in shape)
-    truth = factors[0] @ factors[1].T
-    table = truth + level * np.std(truth) * rng.standard_normal(shape)
+    point = KruskalPoint(tuple(rng.standard_normal((n, true_rank)) for n in shape))
+    truth = np.asarray(point.dense())
+    array = truth + level * np.std(truth) * rng.standard_normal(shape)
     wrong = rng.random(shape) < outliers
     if law == "rows":
-        wrong = np.broadcast_to(rng.random((shape[0], 1)) < outliers, shape)
+        wrong = np.broadcast_to(rng.random((shape[0],) + (order - 1) * (1,)) < outliers, shape)
     gross = 20.0 if law == "constant" else 20 * rng.standard_normal(shape)
-    table = np.where(wrong, gross, table)
-    table[rng.random(shape) > seen] = np.nan
-    found = lm.recover(None, table, lm.maps.LowRank(shape, rank))
+    array = np.where(wrong, gross, array)
+    array[rng.random(shape) > seen] = np.nan
+    map = lm.maps.LowRank(shape, rank) if order == 2 else lm.maps.CP(shape, rank)
+    found = lm.recover(None, array, map)
     labels = {
-        "kind": f"table, wrong: {law}",
+        "kind": f"{kind}, wrong: {law}",
         "dim": shape[0],
         "true_rank": true_rank,
         "given": rank,
-        "measurements": int(np.sum(~np.isnan(table))),
+        "measurements": int(np.sum(~np.isnan(array))),
         "outliers": outliers,
         "level": level,
         "condition": 1.0,
     }
-    row = row_of(found, KruskalPoint(factors), **labels)
-    return [row | {"expected": found.expected_error}]
+    return [row_of(found, point, **labels) | {"expected": found.expected_error}]
 
 
 def summary(rows: list[dict]) -> list[dict]:
@@ -108,13 +113,13 @@ def summary(rows: list[dict]) -> list[dict]:
         return float(row["error"])
 
     lines = []
-    for kind, noisy in itertools.product(("measurements", "tables"), (False, True)):
+    for kind, noisy in itertools.product(KINDS, (False, True)):
         name = f"{kind}, {'noisy' if noisy else 'exact'}"
         some = [
             row
             for row in rows
             if (float(row["level"]) > 0) == noisy
-            and row["kind"].startswith("table") == (kind == "tables")
+            and (row["kind"].split(",")[0] if "," in row["kind"] else "measurements") == kind
         ]
         exact = [row for row in some if row["verdict"] == "EXACT"]
         level = [row for row in some if row["verdict"] == "NOISE_LEVEL"]
