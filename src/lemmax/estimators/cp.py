@@ -67,9 +67,9 @@ class CPDecomposition(RecoveringEstimator):
 
     Attributes
     ----------
-    factors_ : list of arrays of shape (length of the mode, rank_)
+    factors_ : list of arrays of shape (length of the mode, number of terms)
         With columns of length 1; if some are fixed, as they are.
-    weights_ : array of shape (rank_,)
+    weights_ : array of shape (number of terms,)
         Sizes of the terms, the largest first; if factors are fixed, all 1.
     rank_ : int
     outliers_ : sparse array of the tensor's shape

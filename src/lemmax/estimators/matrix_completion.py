@@ -59,8 +59,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
 
     Attributes
     ----------
-    row_factors_ : array of shape (n_rows, rank_)
-    column_factors_ : array of shape (n_columns, rank_)
+    row_factors_ : array of shape (n_rows, n_components)
+    column_factors_ : array of shape (n_columns, n_components)
     offset_, row_effects_, column_effects_ : float and arrays
         Zero without effects.
     rank_ : int

@@ -79,16 +79,16 @@ class RobustPCA(
 
     Attributes
     ----------
-    components_ : array of shape (rank_, n_features)
+    components_ : array of shape (n_components, n_features)
         Orthonormal rows (unless nonnegative), the strongest first; in the units of the table, so
         that of columns in different units those with large numbers prevail in them.
     location_ : array of shape (n_features,)
     scale_ : array of shape (n_features,)
         The unit of each column in the fit; ones if nothing was scaled.
-    singular_values_ : array of shape (rank_,)
+    singular_values_ : array of shape (n_components,)
         Of the cleaned and centred table.
     rank_ : int
-    scores_ : array of shape (n_samples, rank_)
+    scores_ : array of shape (n_samples, n_components)
         Of the rows that were fitted.
     low_rank_ : array of shape (n_samples, n_features)
         The table without holes and errors.
@@ -307,7 +307,7 @@ class RobustPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, rank_)
+        X : array-like of shape (n_samples, n_components)
         """
         check_is_fitted(self)
         scores = np.asarray(X, np.float64)
