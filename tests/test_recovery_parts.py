@@ -224,6 +224,45 @@ def test_a_row_of_wrong_numbers_has_rivals():
     np.testing.assert_allclose(distance, max(others))
 
 
+def test_a_slice_of_wrong_numbers_has_rivals():
+    rng = np.random.default_rng(2)
+    factors = [rng.uniform(1, 2, (d, 1)) for d in (5, 4, 3)]
+    tensor = np.einsum("ir,jr,kr->ijk", *factors)
+    tensor[:, 1] = rng.uniform(50, 100, (5, 3))
+    products = np.outer(factors[0], factors[2])
+    through = tensor[:, 1] / products  # what each of its entries would make of the slice
+    factors[1][1] = through[2, 1]
+    explained = np.abs(np.einsum("ir,jr,kr->ijk", *factors) - tensor) < 1e-9
+    assert explained[:, 1].sum() == 1
+    places = list(np.indices(tensor.shape).reshape(3, -1))
+    distance, which = contested(factors, places, tensor.ravel(), explained.ravel(), 1e-9, 0)
+    assert which == ([], [1], [])
+    farthest = np.max(np.abs(through - through[2, 1])) * np.linalg.norm(products)
+    np.testing.assert_allclose(distance, farthest)
+
+
+def test_the_best_of_all_fits_to_a_long_row_of_noise_proves_nothing():
+    """It explains twice as many entries as any that goes through as many as there are terms."""
+    rng = np.random.default_rng(3)
+    left, right = rng.standard_normal((30, 3)), rng.standard_normal((200, 3))
+    table = left @ right.T + 0.1 * rng.standard_normal((30, 200))
+    table[5] = 10 * rng.standard_normal(200)
+    for _ in range(200):  # the fit that explains most, of many
+        trial = np.linalg.lstsq(right, table[5] + rng.standard_normal(200), rcond=None)[0]
+        for _ in range(20):
+            close = np.abs(right @ trial - table[5]) < 0.6
+            trial = np.linalg.lstsq(right[close], table[5, close], rcond=None)[0]
+        if np.sum(np.abs(right @ trial - table[5]) < 0.3) > np.sum(
+            np.abs(right @ left[5] - table[5]) < 0.3
+        ):
+            left[5] = trial
+    explained = np.abs(left @ right.T - table) < 0.3
+    places = list(np.indices(table.shape).reshape(2, -1))
+    distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 0.3, 1)
+    assert which[0] == [5]
+    np.testing.assert_allclose(distance, np.linalg.norm(right @ left[5]))
+
+
 def test_nothing_explained_determines_nothing():
     rng = np.random.default_rng(2)
     map, x = lm.maps.LowRank((5, 4), 2), (rng.standard_normal((5, 2)), rng.standard_normal((4, 2)))

@@ -50,11 +50,13 @@ def test_a_row_that_is_wrong_altogether_is_not_explained():
 def test_a_row_with_a_component_of_its_own_is_lonely():
     rng = np.random.default_rng(1)
     left, right = rng.standard_normal((12, 3)), rng.standard_normal((9, 3))
-    map = lm.maps.LowRank((12, 9), 3)
-    assert lonely_lines(map, (left, right)) == ([], [])
+    assert lonely_lines((left, right)) == ([], [])
+    third = rng.standard_normal((8, 3))
+    assert lonely_lines((left, right, third)) == ([], [], [])
     left[:, 2] = 0
     left[4, 2] = 1.0
-    assert lonely_lines(map, (left, right)) == ([4], [])
+    assert lonely_lines((left, right)) == ([4], [])
+    assert lonely_lines((right, left, third)) == ([], [4], [])
 
 
 def test_what_one_row_has_for_itself_is_taken_out():

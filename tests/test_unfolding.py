@@ -106,3 +106,13 @@ def test_few_passes_to_a_tensor_of_nearly_collinear_factors():
     assert float(found.point.distance(truth) / truth.norm()) < 1e-10
     assert np.array_equal(np.stack(found.outliers), np.stack(np.nonzero(wrong)))
     assert found.passes < 500
+
+
+def test_slices_of_wrong_numbers_are_named():
+    rng = np.random.default_rng(5)
+    truth = np.asarray(KruskalPoint([rng.standard_normal((d, 2)) for d in (14, 10, 8)]).dense())
+    data = truth + 1e-4 * rng.standard_normal(truth.shape)
+    data[[3, 7]] = 20 * rng.standard_normal((2, 10, 8))
+    found = lm.recover(None, data, lm.maps.CP((14, 10, 8), rank=4))
+    assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
+    assert "slices 3, 7 of mode 0" in found.summary()

@@ -38,10 +38,10 @@ def multiplied(
 
 def outer_products(factors: tuple[np.ndarray, ...]) -> np.ndarray:
     """The sum over l of the outer product of the l-th columns."""
-    return _terms(factors).sum(axis=1).reshape(tuple(len(factor) for factor in factors))
+    return term_columns(factors).sum(axis=1).reshape(tuple(len(factor) for factor in factors))
 
 
-def _terms(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+def term_columns(factors: tuple[np.ndarray, ...]) -> np.ndarray:
     """The outer product of the l-th columns, as the l-th column."""
     return functools.reduce(
         lambda a, b: (a[:, None, :] * b[None, :, :]).reshape(-1, a.shape[1]), factors
@@ -141,7 +141,7 @@ def symmetric_terms(factors: tuple[np.ndarray, ...], core: np.ndarray) -> np.nda
     """
     order = len(factors)
     vectors = factors[0] / np.maximum(np.linalg.norm(factors[0], axis=0), np.finfo(float).tiny)
-    weights = np.linalg.lstsq(_terms((vectors,) * order), core.ravel(), rcond=None)[0]
+    weights = np.linalg.lstsq(term_columns((vectors,) * order), core.ravel(), rcond=None)[0]
     if order % 2 == 0:
         weights = np.maximum(weights, 0)
     return vectors * np.sign(weights) * np.abs(weights) ** (1 / order)

@@ -46,11 +46,11 @@ class Certificate(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Rows and columns of a matrix: wrong entries of one may be explained by chance."""
+    """Rows and columns, or slices: wrong entries of one may be explained by chance."""
 
-    lonely: tuple[list[int], list[int]]
-    """The rows and columns that have a component of their own."""
-    contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], list[int]]]]
+    lonely: tuple[list[int], ...]
+    """Those that have a component of their own, one list for each mode."""
+    contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], ...]]]
     """How far it is from rivals that explain as many entries of a row or column; of which."""
 
 
@@ -68,7 +68,7 @@ class Fit(NamedTuple):
     tangent: Callable[[np.ndarray], Tangent]
     """How well given observations see its tangents."""
     lines: Lines | None = None
-    """Of entries of a matrix, fitted by a robust loss."""
+    """Of entries of a matrix or tensor, fitted by a robust loss."""
     trivial: np.ndarray | None = None
     """Which observations are zeros of a row or column of zeros: it is no merit to explain these."""
 
@@ -172,21 +172,24 @@ def _contested(
     distance, which = fit.lines.contested(explained, tolerance, slack)
     if distance > limit * fit.norm:
         objections.append(
-            f"in {_named(*which)} so much is wrong that other values explain the rest as well "
+            f"in {_named(which)} so much is wrong that other values explain the rest as well "
             f"(and change the answer by {distance / fit.norm:.1g} times its size); leave them out"
         )
     return distance / fit.norm
 
 
-def _named(rows: list[int], columns: list[int]) -> str:
-    """Some rows and columns in words."""
+def _named(lines: tuple[list[int], ...]) -> str:
+    """Some rows and columns, or slices of a tensor, in words."""
 
     def named(kind: str, places: list[int]) -> str:
         listed = ", ".join(map(str, places[:_LISTED])) + ("..." if len(places) > _LISTED else "")
         return f"{kind}{'s' if len(places) > 1 else ''} {listed}"
 
-    parts = [named("row", rows)] * bool(rows) + [named("column", columns)] * bool(columns)
-    return " and ".join(parts)
+    if len(lines) == 2:
+        parts = [named(kind, some) for kind, some in zip(("row", "column"), lines, strict=True)]
+    else:
+        parts = [f"{named('slice', some)} of mode {mode}" for mode, some in enumerate(lines)]
+    return " and ".join(part for part, some in zip(parts, lines, strict=True) if some)
 
 
 def _relative(tangent: Tangent, size: float, norm: float) -> float:
@@ -212,7 +215,7 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
         objections.append("there are directions in which it can move that no observation sees")
     if fit.lines is not None and _lonely(fit):
         objections.append(
-            f"a component of its own would explain whatever is in {_named(*fit.lines.lonely)}"
+            f"a component of its own would explain whatever is in {_named(fit.lines.lonely)}"
         )
     return objections
 

@@ -1,6 +1,7 @@
 """Components of a low-rank matrix, of which entries are observed: to find, add and drop."""
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from .._dtype import common_dtype
 from .._linalg import thin_qr
 from .._typing import Parameters, RealLike
 from ..covectors import AbstractCovector
+from ..init._tensors import term_columns
 from ..losses import AbstractLoss
 from ..maps import PSD, LowRank
 from ..operators import AbstractOperator, Entries, Identity
@@ -197,21 +199,30 @@ class Components(NamedTuple):
         return found.only(found.spread())
 
 
-def standing_components(map: MatrixMap, x: Parameters) -> Components:
-    """Those that are more than rounding errors."""
-    found = components_of(map, x, map.rank)
+def standing_components(left: np.ndarray, right: np.ndarray) -> Components:
+    """Those of a product ``left right'`` that are more than rounding errors."""
+    found = _decomposed(left, right)
     return found.only(found.values > _ROUNDING * max(found.values[0], np.finfo(float).tiny))
 
 
-def lonely_lines(map: MatrixMap, x: Parameters) -> tuple[list[int], list[int]]:
-    """Rows and columns of a matrix that have a component of their own."""
-    kept = standing_components(map, x)
-    few = len(kept.values) + 1  # so few rows have hardly any other choice
-    rows, columns = (
-        np.flatnonzero(leverages(side) > LONELY).tolist() if len(side) > few else []
-        for side in (kept.left, kept.right)
-    )
-    return rows, columns
+def unfoldings(factors: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """A matrix or tensor as a matrix with each mode as its rows: the factors of both sides."""
+    for mode, factor in enumerate(factors):
+        others = tuple(other for k, other in enumerate(factors) if k != mode)
+        yield factor, term_columns(others)
+
+
+def lonely_lines(factors: Sequence[np.ndarray]) -> tuple[list[int], ...]:
+    """Rows and columns (of a tensor: slices along each mode) that have a component for themselves.
+
+    Of so few rows that there are hardly more than components, none: they have no other choice.
+    """
+    lines = []
+    for pair in unfoldings(factors):
+        left = standing_components(*pair).left
+        lonely = np.flatnonzero(leverages(left) > LONELY).tolist()
+        lines.append(lonely if len(left) > left.shape[1] + 1 else [])
+    return tuple(lines)
 
 
 def leverages(basis: np.ndarray) -> np.ndarray:

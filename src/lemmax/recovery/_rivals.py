@@ -1,4 +1,4 @@
-"""Rows and columns of a table of which another fit would explain as many entries."""
+"""Rows and columns of a table, or slices, of which another fit would explain as many entries."""
 
 import itertools
 import math
@@ -10,26 +10,28 @@ from .._typing import Parameters
 from ..operators import Entries
 from ..problem import Composite
 from ._certificate import Lines
-from ._components_of_entries import MatrixMap, lonely_lines, standing_components
+from ._components_of_entries import lonely_lines, standing_components, unfoldings
+from ._structure import Ranked
 
 # So many other fits to a row are looked at: all through as few entries as there are terms, or some.
 _DRAWS = 500
+# Wrong entries that are not explained are looked at up to so many times the tolerance.
+_FARTHER = 5.0
 
 
-def lines_of(problem: Composite, known: np.ndarray, map: MatrixMap, x: Parameters) -> Lines:
-    """The rows and columns of a point of which the known entries are observed."""
+def lines_of(problem: Composite, known: np.ndarray, map: Ranked, x: Parameters) -> Lines:
+    """The rows and columns (or slices) of a point of which the known entries are observed."""
+    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
 
     def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
-        found = standing_components(map, x)
         if isinstance(problem.operator, Entries):
             places = [np.asarray(index)[known] for index in problem.operator.indices]
         else:
             places = list(np.nonzero(known))
-        factors = [found.left * found.values, found.right]
         values = np.asarray(problem.data, np.float64)[known]
         return contested(factors, places, values, explained[known], tolerance, slack)
 
-    return Lines(lonely_lines(map, x), judge)
+    return Lines(lonely_lines(factors), judge)
 
 
 def contested(
@@ -39,22 +41,22 @@ def contested(
     explained: np.ndarray,
     tolerance: float,
     slack: int,
-) -> tuple[float, tuple[list[int], list[int]]]:
-    """By how much a matrix would be wrong (Frobenius norm) if the rivals of its rows were right.
+) -> tuple[float, tuple[list[int], ...]]:
+    """By how much a point would be wrong (Frobenius norm) if the rivals of its rows were right.
 
     A row of wrong numbers goes through as many of them as there are terms, and looks explained
     there. So do others, which is how to tell.
 
     Parameters
     ----------
-    factors : two arrays
-        The matrix is the first times the transpose of the second.
-    places : two arrays of int
+    factors : arrays, one for each mode
+        A matrix is the first times the transpose of the second; of a tensor slices are rows.
+    places : arrays of int, one for each mode
         Row and column of every observed entry.
     values : array
         Of these entries.
     explained : array of bool
-        Which of them the matrix explains.
+        Which of them the point explains.
     tolerance : float
         The largest residual of an explained entry.
     slack : int
@@ -64,15 +66,17 @@ def contested(
     -------
     float
         The distance from the farthest rivals.
-    two lists of int
+    lists of int, one for each mode
         The rows and the columns that have rivals.
     """
     total, rng = 0.0, np.random.default_rng(0)
-    which: tuple[list[int], list[int]] = ([], [])
-    for found, rows, others, inside, across in (
-        (which[0], factors[0], factors[1], places[0], places[1]),
-        (which[1], factors[1], factors[0], places[1], places[0]),
-    ):
+    which: tuple[list[int], ...] = tuple([] for _ in factors)
+    for mode, pair in enumerate(unfoldings(factors)):
+        standing = standing_components(*pair)
+        rows, others = standing.left * standing.values, standing.right
+        inside, found = places[mode], which[mode]
+        rest = [k for k in range(len(factors)) if k != mode]
+        across = np.ravel_multi_index([places[k] for k in rest], [len(factors[k]) for k in rest])
         rank = rows.shape[1]
         seen = np.bincount(inside, minlength=len(rows))
         hits = np.bincount(inside, weights=explained, minlength=len(rows))
@@ -81,14 +85,30 @@ def contested(
         alone = 2 * hits - slack - seen > rank
         for row in np.flatnonzero((seen > hits) & ~alone):
             here = inside == row
-            matrix, wanted = others[across[here]], values[here]
+            matrix, wanted, wins = others[across[here]], values[here], hits[row] - slack
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
-            away = (rivals[agree >= hits[row] - slack] - rows[row]) @ others.T
+            if wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, rank):
+                # A fit to mere noise does as well, which those through a few entries do not find.
+                rivals, agree = np.zeros((1, rank)), np.array([wins])
+            away = (rivals[agree >= wins] - rows[row]) @ others.T
             if np.max(np.abs(away), initial=0.0) > 2 * tolerance:  # or else it is the same fit
                 found.append(int(row))
                 total += float(np.max(np.sum(away**2, axis=1)))
     return math.sqrt(total), which
+
+
+def _by_chance(residual: np.ndarray, tolerance: float, unknowns: int) -> float:
+    """How many entries the best fit to a row of mere noise would explain; 0 if that is clear.
+
+    One entry is explained with the probability that the unexplained ones, a little further out,
+    show. The best of all fits has as many unknowns times the logarithm of the entries to choose.
+    """
+    sizes, count = np.abs(residual), residual.size
+    near = np.count_nonzero((sizes > tolerance) & (sizes <= _FARTHER * tolerance))
+    chance = min(near / ((_FARTHER - 1) * count), 1.0)
+    spread = math.sqrt(2 * count * chance * (1 - chance) * unknowns * math.log(count))
+    return count * chance + spread + unknowns if near else 0.0
 
 
 def _through_few(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

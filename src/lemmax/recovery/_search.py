@@ -8,7 +8,7 @@ import numpy as np
 
 from .._typing import Parameters
 from ..init import random_starts, spectral
-from ..maps import PSD, AbstractMap, Composed, LowRank
+from ..maps import AbstractMap, Composed
 from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import (
@@ -321,7 +321,7 @@ class Search:
 
     def _lines(self, at: Linearised) -> Lines | None:
         map = self.bench.ranked
-        if not (self.robust and self.entrywise and isinstance(map, (PSD, LowRank))):
+        if not (self.robust and self.entrywise) or map is None:
             return None
         return lines_of(self.problem, self.descent.known, map, at.x)
 

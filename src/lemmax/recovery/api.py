@@ -198,7 +198,7 @@ def _entries_alone(problem: Composite, answer: Answer) -> np.ndarray:
         if isinstance(problem.operator, Entries)
         else np.indices(problem.data.shape)
     )
-    lonely = lonely_lines(answer.map, answer.x)
+    lonely = lonely_lines([np.asarray(f, np.float64) for f in answer.map(answer.x).factors])
     inside = [np.isin(np.asarray(k), lines) for k, lines in zip(places, lonely, strict=True)]
     return inside[0] & inside[1] & (weights_of(problem) > 0)
 
