@@ -34,7 +34,7 @@ def errors(instance, method, max_steps, tol=0.0):
 
 
 @pytest.mark.parametrize("loss", [lm.losses.L1(), lm.losses.SquaredL2()], ids=["l1", "square"])
-@pytest.mark.parametrize("make", [psd, asymmetric])
+@pytest.mark.parametrize("make", [psd, pytest.param(asymmetric, marks=pytest.mark.slow)])
 def test_steps_do_not_depend_on_conditioning_or_rank(make, loss):
     steps = {}
     for rank, condition in SETTINGS:

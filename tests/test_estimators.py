@@ -181,9 +181,11 @@ def test_completion_takes_all_kinds_of_input():
         np.where(seen, truth, np.nan),
         sparse.csr_array((truth[seen], (rows, columns)), shape=truth.shape),
         (rows, columns, truth[seen]),
+        np.c_[rows, columns],
     ]
     for kind in kinds:
-        model = MatrixCompletion(rank=5).fit(kind)
+        values = truth[seen] if kind is kinds[-1] else None
+        model = MatrixCompletion(rank=5).fit(kind, values)
         assert model.rank_ == 2
         np.testing.assert_allclose(model.complete(), truth, atol=1e-8)
         np.testing.assert_allclose(model.predict((rows[:5], columns[:5])), truth[seen][:5])

@@ -29,7 +29,14 @@ BORNE_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", BORNE_OUT)
+# A minute each, of two that have siblings.
+SLOW = ("fig3", "fig8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BORNE_OUT],
+)
 def test_figure_at_a_small_size(folder, name):
     finished = perform(figures.load(name), folder, size="quick")
     for suffix in ("csv", "json", "png", "svg"):

@@ -1,6 +1,7 @@
 """The parts of a recovery, each against something it was not copied from."""
 
 import jax
+import jax.flatten_util
 import numpy as np
 import pytest
 
@@ -8,11 +9,18 @@ import lemmax as lm
 from lemmax.recovery import _structure
 from lemmax.recovery._certificate import Fit, certify_noise
 from lemmax.recovery._descent import standing_terms
+from lemmax.recovery._kept_aside import Predictions
+from lemmax.recovery._left_over import left_over
 from lemmax.recovery._linearised import Workbench
 from lemmax.recovery._rivals import contested
 from lemmax.recovery._search import lower_ranks
 from lemmax.recovery._structure import degrees_of_freedom
-from lemmax.recovery._tangent import Tangent, tangent_of_entries, tangent_of_matrix
+from lemmax.recovery._tangent import (
+    Tangent,
+    spread_of_entries,
+    tangent_of_entries,
+    tangent_of_matrix,
+)
 
 MAPS = [
     lm.maps.PSD(6, 3),
@@ -201,7 +209,8 @@ def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
     known = np.ones(500, bool)
     tangent = Tangent(freedom=51, weakest=1.0, error=1.0)
     fit = Fit(noise, data, known, np.arange(500), 1e3, lambda used: tangent)
-    certificate = certify_noise(fit, known, 1.0, lambda: (noise, known))
+    predicted = Predictions(noise, known, np.ones(500))
+    certificate = certify_noise(fit, known, 1.0, lambda: predicted)
     assert certificate.holds == holds
     assert holds or "40 observations are larger than the noise" in certificate.objections[0]
 
@@ -261,6 +270,48 @@ def test_the_best_of_all_fits_to_a_long_row_of_noise_proves_nothing():
     distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 0.3, 1)
     assert which[0] == [5]
     np.testing.assert_allclose(distance, np.linalg.norm(right @ left[5]))
+
+
+def test_the_spread_of_predictions_is_that_of_the_linearised_fit():
+    """Rows and columns apart are nearly the whole, of which the Jacobian gives the covariance."""
+    rng = np.random.default_rng(4)
+    map = lm.maps.LowRank((40, 9), 2)
+    x = (rng.standard_normal((40, 2)), rng.standard_normal((9, 2)))
+    problem = lm.Composite(lm.losses.L1(), map, np.asarray(map(x).dense()))
+    shown = rng.random((40, 9)) < 0.75
+    flat, unravel = jax.flatten_util.ravel_pytree(x)
+    jacobian = np.asarray(jax.jacobian(lambda u: map(unravel(u)).dense().ravel())(flat))
+    seen = jacobian[shown.ravel()]
+    covariance = np.linalg.pinv(seen.T @ seen, rcond=1e-10)
+    expected = np.sqrt(1 + np.einsum("ei,ij,ej->e", jacobian, covariance, jacobian))
+    found = spread_of_entries(problem, map, x, shown, ~shown)[~shown]
+    ratio = found / expected.reshape(shown.shape)[~shown]
+    assert np.all(np.abs(ratio - 1) < 0.15)
+    assert np.ptp(found) > 0.3  # rows with few entries are told less well
+    blind = shown & (np.arange(40) > 0)[:, None]
+    hidden = spread_of_entries(problem, map, x, blind, ~blind)
+    assert np.all(np.isinf(hidden[0]))
+
+
+def test_what_is_left_over_is_a_term_and_neither_noise_nor_a_row():
+    rng = np.random.default_rng(5)
+    noise = 0.1 * rng.standard_normal((30, 12, 10))
+    map = lm.maps.CP((30, 12, 10), 1)
+    everywhere = np.ones(noise.shape, bool)
+
+    def rest(residual, known=everywhere):
+        problem = lm.Composite(lm.losses.L1(), map, residual)
+        return left_over(problem, residual, known, level=3.0)
+
+    assert rest(noise) == 0
+    wild = noise.copy()
+    wild[4] = 3 * rng.choice([-1, 1], (12, 10))
+    assert rest(wild) == 0
+    a, b, c = (rng.uniform(0.5, 1, d) for d in noise.shape)
+    term = np.einsum("i,j,k->ijk", a, b, c)
+    np.testing.assert_allclose(rest(noise + term), np.linalg.norm(term), rtol=0.05)
+    half = rng.random(noise.shape) < 0.5
+    np.testing.assert_allclose(rest(noise + term, half), np.linalg.norm(term), rtol=0.1)
 
 
 def test_nothing_explained_determines_nothing():

@@ -162,3 +162,22 @@ def test_one_wrong_entry_of_a_small_table():
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 3)
     assert [int(index) for index in np.ravel(found.outliers)] == [3, 4]
     assert abs(float(found.point.dense()[3, 4]) - truth[3, 4]) < 0.1
+
+
+def test_terms_to_spare_in_a_narrow_table():
+    """Eight columns of sensors: a bound of half as many terms does not hide that there are two."""
+    rng = np.random.default_rng(0)
+    time = np.arange(120)
+    course = np.c_[np.sin(2 * np.pi * time / 24), 0.3 * np.cumsum(rng.standard_normal(120))]
+    course[:, 1] -= course[:, 1].mean()
+    truth = course @ rng.standard_normal((2, 8))
+    truth /= truth.std(axis=0)
+    table = truth + 0.02 * rng.standard_normal(truth.shape)
+    holes = rng.random(table.shape) < 0.05
+    wrong = (rng.random(table.shape) < 0.03) & ~holes
+    table = np.where(wrong, table + 10 * rng.choice([-1, 1], table.shape), table)
+    table[holes] = np.nan
+    model = RobustPCA(rank=4).fit(table)
+    assert (model.status_, model.rank_) == ("NOISE_LEVEL", 2)
+    assert np.all((model.outliers_.toarray() != 0)[wrong])
+    assert np.sqrt(np.mean((model.low_rank_ - truth) ** 2)) < 0.02

@@ -74,6 +74,12 @@ def test_exact_data_with_gross_errors_are_explained_exactly():
     targets[rng.random(targets.shape) < 0.2] += 100.0
     found = lm.regress(design, targets, lm.losses.L1())
     np.testing.assert_allclose(found.coefficients, truth, atol=1e-11)
+    assert np.all(found.settled)
+    shares = np.maximum(truth, 0)
+    targets = targets + (shares - truth) @ design.T
+    found = lm.regress(design, targets, lm.losses.L1(), nonnegative=True)
+    np.testing.assert_allclose(found.coefficients, shares, atol=1e-11)
+    assert np.all(found.settled)
 
 
 @pytest.mark.parametrize("loss", [lm.losses.L1, lm.losses.SquaredL2])

@@ -322,6 +322,7 @@ def test_convergence_is_named_from_the_trace():
     assert classify(np.where(steps > 300, np.nan, 0.9**steps)).kind == "diverges"
 
 
+@pytest.mark.slow
 def test_table_1_at_a_small_size(tmp_path):
     experiment = figures.load("table1")
     done = perform(experiment, tmp_path, size="quick")

@@ -116,3 +116,11 @@ def test_slices_of_wrong_numbers_are_named():
     found = lm.recover(None, data, lm.maps.CP((14, 10, 8), rank=4))
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
     assert "slices 3, 7 of mode 0" in found.summary()
+
+
+def test_a_bound_that_is_too_low_makes_no_noise_of_terms():
+    rng = np.random.default_rng(0)
+    tensor = np.asarray(KruskalPoint([rng.standard_normal((d, 3)) for d in (12, 10, 8)]).dense())
+    found = lm.recover(None, tensor, lm.maps.CP((12, 10, 8), rank=2))
+    assert found.status is lm.RecoveryStatus.NOT_CONVERGED
+    assert "the bound on the rank may be too low" in found.summary()

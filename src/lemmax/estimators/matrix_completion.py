@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,6 +33,14 @@ class _Effects(NamedTuple):
 
     def at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return self.offset + self.rows[rows] + self.columns[columns]
+
+
+def _are_pairs(X: Any, y: Any) -> bool:
+    """Whether these are places of a matrix and their values, and no matrix and its targets."""
+    if sparse.issparse(X) or isinstance(X, tuple):
+        return False
+    places = np.asarray(X)
+    return places.dtype.kind in "iu" and places.shape == (np.size(y), 2)
 
 
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimator):
@@ -118,11 +127,15 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         Parameters
         ----------
         X : array-like with NaN, scipy sparse matrix, or tuple (row, column, value)
-            What is not stored in a sparse matrix is missing, not zero.
-        y : ignored
+            What is not stored in a sparse matrix is missing, not zero. Also pairs of whole
+            numbers (row, column), as `predict` takes them, if their values are given as y.
+        y : array-like, optional
+            Values of the pairs; ignored if X is something else.
         weights : array-like, optional
             How much each entry counts: of the shape of X, or one for each stored value.
         """
+        if y is not None and _are_pairs(X, y):
+            X = (*np.asarray(X).T, np.asarray(y))
         table = table_of(self, X, weights, self.shape)
         self.held_out_errors_ = {}
         if isinstance(self.rank, str):

@@ -97,7 +97,8 @@ class RobustPCA(
     noise_ : float
         Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
-        The verdict of `lemmax.recover`; ``recovery_.summary()`` tells more.
+        The verdict of `lemmax.recover`; ``recovery_.summary()`` tells more. It speaks of the
+        table as it was fitted, of which a location may be one more component.
     n_iter_ : int
     n_features_in_ : int
 

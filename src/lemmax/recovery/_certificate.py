@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap
-from ._kept_aside import SHOWN
+from ._kept_aside import Predictions
 from ._noise import BULK, largest_gaussian
 from ._structure import convincing_observations, degrees_of_freedom, is_ranked
 from ._tangent import Tangent
@@ -16,6 +16,8 @@ _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
 _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
+# A prediction with an error of so many times the noise says nothing.
+_VAGUE = 3.0
 # So many rows are named.
 _LISTED = 5
 # Numbers up to so many times their count are counted in a table.
@@ -69,6 +71,8 @@ class Fit(NamedTuple):
     """How well given observations see its tangents."""
     lines: Lines | None = None
     """Of entries of a matrix or tensor, fitted by a robust loss."""
+    left_over: Callable[[float], float] | None = None
+    """Of entries: how large what stands out of the residuals is, those clipped at a level."""
     trivial: np.ndarray | None = None
     """Which observations are zeros of a row or column of zeros: it is no merit to explain these."""
 
@@ -91,7 +95,7 @@ def certify_noise(
     fit: Fit,
     used: np.ndarray,
     scale: float,
-    predict: Callable[[], tuple[np.ndarray, np.ndarray]],
+    predict: Callable[[], Predictions],
 ) -> Certificate:
     """A fit to noisy data: most of what it has not seen, it predicts as well as what it has.
 
@@ -105,8 +109,10 @@ def certify_noise(
     objections = _objections(fit, used, tangent)
     # A rival that goes through few entries has their noise, and may miss one that it explains.
     contested = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
+    missing = _missing(fit, scale, objections)
     if error > _NOISY_ERROR:
         objections.append(f"the noise allows for a relative error of {error:.1g}")
+    error = float(np.hypot(error, missing))
     # What is no larger than the noise, anything explains. (With an expected error as small as is
     # asked for, there is far more than that.)
     merits = int(np.sum(used & (np.abs(fit.data) > BULK * scale)))
@@ -117,18 +123,22 @@ def certify_noise(
             f"{wanted} are needed for {tangent.freedom} degrees of freedom"
         )
     if not objections:
-        residual, hidden = predict()
-        # A prediction has an error of its own, beside the noise.
-        left = max(SHOWN * count - tangent.freedom, 1.0)
-        spread = scale * np.sqrt(1 + 1.5 * tangent.freedom / left)
-        share = float(np.mean(np.abs(residual[hidden]) <= BULK * spread))
-        wanted = float(np.mean(used[fit.known]))
-        margin = 3 * np.sqrt(wanted * (1 - wanted) / hidden.sum()) + 0.05
-        if share < max(wanted - margin, _HALF):
-            objections.append(
-                f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
-            )
+        objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
     return _certificate(False, explained, fit, tangent, scale, error, contested, objections)
+
+
+def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[str]:
+    """Whether what was kept aside is predicted as well as the share that a fit explains."""
+    judged = predictions.hidden & (predictions.spread <= _VAGUE)
+    count = int(judged.sum())
+    if count <= _HALF * predictions.hidden.sum():
+        return ["most observations cannot be told from the others"]
+    sizes = np.abs(predictions.residual[judged]) / predictions.spread[judged]
+    share = float(np.mean(sizes <= BULK * scale))
+    margin = 3 * np.sqrt(wanted * (1 - wanted) / count) + 0.05
+    if share >= max(wanted - margin, _HALF):
+        return []
+    return [f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"]
 
 
 def nothing_found(fit: Fit, freedom: int) -> Certificate:
@@ -176,6 +186,19 @@ def _contested(
             f"(and change the answer by {distance / fit.norm:.1g} times its size); leave them out"
         )
     return distance / fit.norm
+
+
+def _missing(fit: Fit, scale: float, objections: list[str]) -> float:
+    """The relative error for want of terms; an objection if that is beyond the limit."""
+    if fit.left_over is None or fit.norm == 0:
+        return 0.0
+    missing = fit.left_over(BULK * scale) / fit.norm
+    if missing > _NOISY_ERROR:
+        objections.append(
+            f"what it leaves is not noise, but of low rank as well, and {missing:.1g} times the "
+            "size of the answer: the bound on the rank may be too low"
+        )
+    return missing
 
 
 def _named(lines: tuple[list[int], ...]) -> str:

@@ -17,6 +17,7 @@ from ._components_of_entries import of_rank
 from ._descent import Descent, Watch
 from ._entrywise import FROM_NOTHING, LEAST_SQUARES, SHARP, EntrywiseFit, Start, fit_entries
 from ._kept_aside import predictions
+from ._left_over import left_over
 from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
 from ._rivals import lines_of
@@ -26,7 +27,7 @@ from ._structure import (
     largest_rank,
     term_sizes,
 )
-from ._tangent import tangent_of_entries
+from ._tangent import spread_of_entries, tangent_of_entries
 
 # Prices of errors that a convex start is made with; up to how many entries, times the smaller
 # dimension, it comes first, and up to how many at all: some seconds' worth.
@@ -93,6 +94,7 @@ class _EntriesSearch:
             float(found.map(jax.tree.map(jnp.asarray, found.x)).norm()),
             lambda used: tangent_of_entries(self.problem, found.map, found.x, used, freedom),
             lines_of(self.problem, self.descent.known, found.map, found.x) if self.robust else None,
+            lambda level: left_over(self.problem, found.residual, self.descent.known, level),
             self._trivial,
         )
 
@@ -132,9 +134,13 @@ class _EntriesSearch:
                 raise KeyboardInterrupt
             return np.asarray(less.residual, np.float64)
 
+        def spread(hidden: np.ndarray) -> np.ndarray:
+            shown = used & ~hidden
+            return spread_of_entries(self.problem, found.map, found.x, shown, hidden)
+
         try:
             certificate = certify_noise(
-                fit, used, scale, lambda: predictions(self.problem, self.seed, again)
+                fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
             )
         except KeyboardInterrupt:
             certificate = certify_exact(fit, self.descent.zero)

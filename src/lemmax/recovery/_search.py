@@ -1,6 +1,6 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,8 @@ from ._certificate import (
     certify_noise,
 )
 from ._descent import Descended, Descent, Watch
-from ._kept_aside import predictions
+from ._kept_aside import Predictions, predictions
+from ._left_over import left_over
 from ._linearised import Linearised, Workbench, parameter_count
 from ._noise import Refit, freedom_of, refit, schwarz
 from ._rivals import lines_of
@@ -31,7 +32,13 @@ from ._structure import (
     with_rank,
     without_zero_terms,
 )
-from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
+from ._tangent import (
+    Tangent,
+    spread_of_entries,
+    tangent_of_entries,
+    tangent_of_matrix,
+    tangent_unseen,
+)
 from ._unfolding import UnfoldedStart, unfolded_start
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
@@ -42,6 +49,8 @@ _NEAR = 2
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
+# Of predictions, per degree of freedom and observation; in units of that of the noise.
+_VARIANCE = 1.5
 # Observations times parameters.
 _TINY = 1e5
 
@@ -77,7 +86,7 @@ class Search:
         self.steps = 0
         # Of every attempt, and of every rank: asked for again when all attempts have failed.
         self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
-        self._hidden: dict[int | None, tuple[np.ndarray, np.ndarray]] = {}
+        self._hidden: dict[int | None, Predictions] = {}
 
     @property
     def passes(self) -> int:
@@ -284,9 +293,7 @@ class Search:
             return self._answer(best.at, sizes, certificate)
         fit = self._fit(best.at)
         try:
-            certificate = certify_noise(
-                fit, best.used, best.scale, lambda: self._predictions(best.at.rank)
-            )
+            certificate = certify_noise(fit, best.used, best.scale, lambda: self._predictions(best))
         except KeyboardInterrupt:
             return self._answer(best.at, sizes, certify_exact(fit, self.descent.zero), True)
         return self._answer(best.at, sizes, certificate)
@@ -317,6 +324,7 @@ class Search:
             self.bench.norm(at),
             lambda used: self._tangent(at, used),
             self._lines(at),
+            self._left_over(at),
         )
 
     def _lines(self, at: Linearised) -> Lines | None:
@@ -324,6 +332,11 @@ class Search:
         if not (self.robust and self.entrywise) or map is None:
             return None
         return lines_of(self.problem, self.descent.known, map, at.x)
+
+    def _left_over(self, at: Linearised) -> Callable[[float], float] | None:
+        if not self.entrywise or self.bench.ranked is None:
+            return None
+        return lambda level: left_over(self.problem, as_array(at), self.descent.known, level)
 
     def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
         if at.matrix is not None:
@@ -348,13 +361,26 @@ class Search:
             for fewer in lower_ranks(rank) if rank > _MANY else range(1, rank):
                 yield self.descent.cut(end.at.x, fewer), fewer
 
-    def _predictions(self, rank: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Residuals of fits that have not seen the observation, and which ones these are."""
+    def _predictions(self, best: Refit) -> Predictions:
+        """Of fits from scratch, of the same rank."""
+        rank = best.at.rank
         if rank not in self._hidden:
             self._hidden[rank] = predictions(
-                self.problem, self.seed, lambda part: self._again(part, rank)
+                self.problem,
+                self.seed,
+                lambda part: self._again(part, rank),
+                lambda hidden: self._spread(best, hidden),
             )
         return self._hidden[rank]
+
+    def _spread(self, best: Refit, hidden: np.ndarray) -> np.ndarray:
+        """What is to be expected of predictions, in units of the noise."""
+        shown = best.used & ~hidden
+        if self.entrywise and self.bench.ranked is not None and best.at.rank is not None:
+            map, x = without_zero_terms(self.bench.ranked, best.at.x, best.at.rank)
+            return spread_of_entries(self.problem, map, x, shown, hidden)
+        left = max(float(shown.sum()) - best.freedom, 1.0)
+        return np.full(hidden.shape, np.sqrt(1 + _VARIANCE * best.freedom / left))
 
     def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
         """Residuals of a fit from scratch to a problem with less data."""

@@ -1,5 +1,6 @@
 """Whether the observations determine a point: what they see of its tangents."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -95,6 +96,42 @@ def tangent_of_entries(
     return Tangent(freedom, *_weakest_and_error(np.sort(gains)))
 
 
+def spread_of_entries(
+    problem: Composite, map: Ranked, x: Parameters, shown: np.ndarray, asked: np.ndarray
+) -> np.ndarray:
+    """The standard deviation of ``prediction - observation`` in units of that of the noise.
+
+    Every row of a factor is a regression on the others, on the entries of it that are shown; the
+    variances of all that an entry is made of add up. Infinite where a row cannot be known.
+    """
+    factors = _balanced([np.asarray(factor, np.float64) for factor in map(x).factors])
+    shape = tuple(len(factor) for factor in factors)
+    places = _places(problem.operator, shape, asked)
+    grams = list(_row_grams(problem.operator, factors, shown))
+    if map.symmetric:
+        grams = [sum(grams[1:], grams[0])] * len(grams)
+    variance = np.ones(len(places[0]))
+    for mode, gram in enumerate(grams):
+        values, vectors = np.linalg.eigh(gram)
+        seen = values > _UNSEEN * np.max(values)
+        roots = vectors / np.sqrt(np.where(seen, values, 1))[:, None, :]
+        others = _product_of_others(factors, places, mode)
+        for k in range(roots.shape[2]):
+            along = np.sum(others * roots[places[mode], :, k], axis=1)
+            variance += np.where(seen[places[mode], k], along**2, np.inf)
+    spread = np.ones(problem.data.shape)
+    spread[asked] = np.sqrt(variance)
+    return spread
+
+
+def _product_of_others(
+    factors: list[np.ndarray], places: list[np.ndarray], mode: int
+) -> np.ndarray:
+    """What the row of one factor is multiplied by in given entries."""
+    rows = [other[index] for other, index in zip(factors, places, strict=True)]
+    return functools.reduce(np.multiply, rows[:mode] + rows[mode + 1 :])
+
+
 def _balanced(factors: list[np.ndarray]) -> list[np.ndarray]:
     """Factors of another point whose tangents are those of the point, well conditioned."""
     if len(factors) == 2:  # of a matrix the spans alone matter
@@ -119,11 +156,7 @@ def _derivatives(
     count, rank = len(places[0]), factors[0].shape[1]
     entries, blocks = np.arange(count), []
     for mode, factor in enumerate(factors):
-        others = math.prod(
-            other[index]
-            for k, (other, index) in enumerate(zip(factors, places, strict=True))
-            if k != mode
-        )
+        others = _product_of_others(factors, places, mode)
         block = np.zeros((count, len(factor), rank))
         block[entries, places[mode]] = others
         blocks.append(block.reshape(count, factor.size))

@@ -1,7 +1,7 @@
 """`recover`: from data to an answer, in one call."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
-from ._components_of_entries import lonely_lines
+from ._components_of_entries import lonely_lines, of_rank
 from ._entries import search_entries
 from ._kept_aside import without
 from ._linearised import weights_of, with_weights
@@ -28,6 +28,8 @@ from ._structure import is_ranked
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
 
+# Of a table with so few entries, times the smaller side, so many lower ranks are tried.
+_SMALL, _FEWER = 1e5, 3
 # The length of the progress bar; nobody knows how many steps it will take.
 _BAR = 100
 # Of Gaussian residuals the root mean square is 1.5 times the median; with this, they are not.
@@ -137,7 +139,9 @@ def _without_missing(data: Any, loss: AbstractLoss) -> tuple[Any, AbstractLoss]:
     if array is None or array.dtype.kind != "f" or loss.weights is not None:
         return data, loss
     missing = np.isnan(array)
-    if not np.any(missing) or np.all(missing):
+    if array.size and np.all(missing):
+        raise ValueError("There is nothing but missing data (NaN): no value is observed.")
+    if not np.any(missing):
         return data, loss
     weighted = with_weights(loss, np.where(missing, 0, 1).astype(array.dtype))
     filled = np.where(missing, 0, array).astype(array.dtype)
@@ -179,15 +183,28 @@ def _search_table(
         answer = min(answer, other, key=lambda each: each.criterion)
     if answer.certificate.holds or answer.interrupted or not problem.loss.robust:
         return answer, passes, steps
+    for simpler in _simpler(problem, answer):
+        other, more_passes, more_steps = search_entries(simpler, seed, watch)
+        passes, steps = passes + more_passes, steps + more_steps
+        if other.certificate.holds or other.interrupted:
+            return (other if other.certificate.holds else answer), passes, steps
+    return answer, passes, steps
+
+
+def _simpler(problem: Composite, answer: Answer) -> Iterator[Composite]:
+    """Other tables, if the answer proves nothing: one of them may have an answer that does."""
     # An entry whose row and column both have a component of their own has it for itself: without
     # the entry, the table may be clear.
     alone = _entries_alone(problem, answer)
     if np.any(alone):
-        other, more_passes, more_steps = search_entries(without(problem, alone), seed, watch)
-        passes, steps = passes + more_passes, steps + more_steps
-        if other.certificate.holds:
-            answer = other
-    return answer, passes, steps
+        yield without(problem, alone)
+    # In a small table terms to spare explain wrong entries.
+    map = problem.map
+    assert isinstance(map, (PSD, LowRank))
+    rows, columns = map.shape
+    if rows * columns * min(rows, columns) <= _SMALL:
+        for rank in range(map.rank - 1, max(map.rank - 1 - _FEWER, 0), -1):
+            yield Composite(problem.loss, of_rank(map, rank), problem.data, problem.operator)
 
 
 def _entries_alone(problem: Composite, answer: Answer) -> np.ndarray:

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 # A row counts as independent of others if so much of it is left when these are projected out.
 _INDEPENDENT = 1e-6
+# By so much of their size targets are moved.
+_LITTLE = 1e-7
 
 
 class Terms(NamedTuple):
@@ -37,21 +40,53 @@ class _State(NamedTuple):
 def best_vertex(
     terms: Terms, t: Float[Array, " p"], max_steps: int
 ) -> tuple[Float[Array, " p"], Bool[Array, ""]]:
-    """A minimiser, starting from the vertex next to t; and whether it is known to be one."""
-    basis, complete = _next_vertex(terms, t)
+    """A minimiser, starting from the vertex next to t; and whether it is known to be one.
+
+    If more terms vanish there than there are coefficients, as of exact data, the slopes of one
+    choice of them may prove nothing, and no edge leads down. Of targets moved a little every
+    vertex has a choice of its own, and the slopes that prove the best of those prove ours.
+    """
+    still = jnp.zeros_like(terms.targets)
+    found, optimal = _best_vertex(terms, t, still, max_steps)
+    size = _LITTLE * jnp.maximum(jnp.max(jnp.abs(terms.targets)), jnp.max(jnp.abs(t)))
+    shift = np.random.default_rng(0).uniform(0.5, 1.0, len(terms.targets))
+    # Walls stand: coefficients that are zero begin at theirs, and none is behind another.
+    shift = jnp.where(jnp.isfinite(terms.down), size * shift, 0)
+    return jax.lax.cond(
+        optimal,
+        lambda: (found, optimal),
+        lambda: _best_vertex(terms, t, shift.astype(terms.targets.dtype), max_steps),
+    )
+
+
+def _best_vertex(
+    terms: Terms, t: Array, shift: Array, max_steps: int
+) -> tuple[Array, Bool[Array, ""]]:
+    """The one that is best for targets moved by a shift."""
+    moved = terms._replace(targets=terms.targets + shift)
+    basis, complete = _next_vertex(moved, t)
     inverse = jnp.linalg.inv(terms.rows[basis])
     begin = _State(0, basis, inverse, jnp.asarray(False), ~complete)
     end = jax.lax.while_loop(
         lambda s: ~s.optimal & ~s.stuck & (s.count < max_steps),
-        lambda s: _exchange(terms, s),
+        lambda s: _exchange(moved, s),
         begin,
     )
     # What many exchanges have done to the inverse is not to be seen in the answer.
-    solved = jnp.linalg.solve(terms.rows[end.basis], terms.targets[end.basis])
+    solved, nearby = (
+        jnp.linalg.solve(terms.rows[end.basis], some.targets[end.basis]) for some in (terms, moved)
+    )
+    residual = terms.rows @ solved - terms.targets
+    eps, largest = jnp.finfo(solved.dtype).eps, jnp.max(jnp.abs(solved))
     # The slopes know nothing of walls that the first vertex may have been behind.
-    least = -100 * jnp.finfo(solved.dtype).eps * jnp.max(jnp.abs(solved))
-    allowed = jnp.isfinite(terms.down) | (terms.rows @ solved - terms.targets >= least)
-    return solved, end.optimal & jnp.all(jnp.isfinite(solved)) & jnp.all(allowed)
+    allowed = jnp.isfinite(terms.down) | (residual >= -100 * eps * largest)
+    # Slopes prove something for residuals of the same sign, and for those that vanish.
+    sums = jnp.sum(jnp.abs(terms.rows), axis=1) * largest + jnp.abs(terms.targets)
+    vanishes = jnp.abs(residual) <= 100 * eps * sums
+    same = vanishes | (residual * (terms.rows @ nearby - moved.targets) > 0)
+    inside = jnp.zeros(len(residual), bool).at[end.basis].set(True)
+    proved = jnp.all(jnp.isfinite(solved)) & jnp.all(allowed) & jnp.all(same | inside)
+    return solved, end.optimal & proved
 
 
 def _next_vertex(terms: Terms, t: Array) -> tuple[Array, Array]:
