@@ -1,6 +1,6 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -8,22 +8,19 @@ import numpy as np
 
 from .._typing import Parameters
 from ..init import random_starts, spectral
-from ..maps import AbstractMap, Composed
+from ..maps import AbstractMap
 from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import (
     Certificate,
-    Fit,
-    Lines,
     certify_exact,
     certify_noise,
 )
-from ._descent import Descended, Descent, Watch
+from ._descent import MAX_STEPS, Descended, Descent, Watch
+from ._evidence import Evidence, as_array
 from ._kept_aside import Predictions, predictions
-from ._left_over import left_over
 from ._linearised import Linearised, Workbench, parameter_count
-from ._noise import Refit, freedom_of, refit, schwarz
-from ._rivals import lines_of
+from ._noise import Refit, refit, schwarz
 from ._structure import (
     convincing_observations,
     degrees_of_freedom,
@@ -31,13 +28,6 @@ from ._structure import (
     largest_rank,
     with_rank,
     without_zero_terms,
-)
-from ._tangent import (
-    Tangent,
-    spread_of_entries,
-    tangent_of_entries,
-    tangent_of_matrix,
-    tangent_unseen,
 )
 from ._unfolding import UnfoldedStart, unfolded_start
 
@@ -49,8 +39,6 @@ _NEAR = 2
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
-# Of predictions, per degree of freedom and observation; in units of that of the noise.
-_VARIANCE = 1.5
 # Observations times parameters.
 _TINY = 1e5
 
@@ -83,7 +71,9 @@ class Search:
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
+        self._evidence = Evidence(problem, self.bench, self.descent)
         self.steps = 0
+        self._interrupted = False  # while there was no descent yet
         # Of every attempt, and of every rank: asked for again when all attempts have failed.
         self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
         self._hidden: dict[int | None, Predictions] = {}
@@ -110,7 +100,8 @@ class Search:
 
     def _run(self, ends: list[Descended]) -> Answer:
         for x, rank in self._attempts():
-            end = self.descent.run(x, rank)
+            end = self.descent.run(x, rank, 0 if self._interrupted else MAX_STEPS)
+            end = end._replace(interrupted=end.interrupted or self._interrupted)
             ends.append(end)
             self.steps += end.steps
             if end.interrupted:
@@ -165,7 +156,7 @@ class Search:
             return
         unfolded = self._unfolded()
         if unfolded is not None:
-            yield unfolded
+            yield unfolded.x, unfolded.rank
         x = self._spectral(self.seed)
         if map is None or bound is None:
             yield x, None
@@ -204,9 +195,14 @@ class Search:
         """From a matrix of the same entries, where a tensor is that."""
         if not (self._is_tensor and self.bench.ranked and self.entrywise and self.robust):
             return None
-        start, passes, steps = unfolded_start(self.problem, self.descent, self.seed)
+        try:
+            start, passes, steps = unfolded_start(self.problem, self.descent, self.seed)
+        except KeyboardInterrupt:
+            self._interrupted = True  # the start from the data is there nevertheless
+            return None
         self.bench.passes += passes
         self.steps += steps
+        self._interrupted = start is not None and start.interrupted
         return start
 
     def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
@@ -273,7 +269,7 @@ class Search:
         return len(self.problem.map.shape or ()) > 2
 
     def _exact(self, end: Descended) -> Answer:
-        certificate = certify_exact(self._fit(end.at), self.descent.zero)
+        certificate = certify_exact(self._evidence.fit(end.at), self.descent.zero)
         return self._answer(end.at, end.sizes, certificate, end.interrupted)
 
     def _noisy(self, ends: list[Descended]) -> Answer:
@@ -289,9 +285,9 @@ class Search:
             return self._exact(ends[0])
         best, sizes = min(fits, key=lambda pair: pair[0].criterion)
         if self.descent.vanishes(best.at.residual):  # no noise after all
-            certificate = certify_exact(self._fit(best.at), self.descent.zero)
+            certificate = certify_exact(self._evidence.fit(best.at), self.descent.zero)
             return self._answer(best.at, sizes, certificate)
-        fit = self._fit(best.at)
+        fit = self._evidence.fit(best.at)
         try:
             certificate = certify_noise(fit, best.used, best.scale, lambda: self._predictions(best))
         except KeyboardInterrupt:
@@ -315,45 +311,6 @@ class Search:
         criterion = schwarz(self.bench, residual, used, certificate.noise, certificate.freedom)
         return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
 
-    def _fit(self, at: Linearised) -> Fit:
-        return Fit(
-            as_array(at),
-            np.asarray(self.problem.data, np.float64),
-            self.descent.known,
-            self.bench.labels,
-            self.bench.norm(at),
-            lambda used: self._tangent(at, used),
-            self._lines(at),
-            self._left_over(at),
-        )
-
-    def _lines(self, at: Linearised) -> Lines | None:
-        map = self.bench.ranked
-        if not (self.robust and self.entrywise) or map is None:
-            return None
-        return lines_of(self.problem, self.descent.known, map, at.x)
-
-    def _left_over(self, at: Linearised) -> Callable[[float], float] | None:
-        if not self.entrywise or self.bench.ranked is None:
-            return None
-        return lambda level: left_over(self.problem, as_array(at), self.descent.known, level)
-
-    def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
-        if at.matrix is not None:
-            rank_known = None if at.rank is None else freedom_of(self.bench, at)
-            return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, rank_known)
-        freedom = freedom_of(self.bench, at)
-        if self.entrywise and self.bench.ranked is not None and at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, at.x, at.rank)
-            return tangent_of_entries(self.problem, map, x, used, freedom)
-        inner = self.problem.map
-        if self.entrywise and isinstance(inner, Composed) and is_ranked(inner.outer):
-            # Of the factors themselves, of which some may be fixed: more cannot go wrong.
-            return tangent_of_entries(self.problem, inner.outer, inner.inner(at.x), used, freedom)
-        measured = as_array(at) + np.asarray(self.problem.data, np.float64)
-        gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
-        return tangent_unseen(float(gain), freedom)
-
     def _contained(self, end: Descended) -> Iterator[Attempt]:
         rank = end.at.rank
         yield end.at.x, rank
@@ -369,18 +326,9 @@ class Search:
                 self.problem,
                 self.seed,
                 lambda part: self._again(part, rank),
-                lambda hidden: self._spread(best, hidden),
+                lambda hidden: self._evidence.spread(best, hidden),
             )
         return self._hidden[rank]
-
-    def _spread(self, best: Refit, hidden: np.ndarray) -> np.ndarray:
-        """What is to be expected of predictions, in units of the noise."""
-        shown = best.used & ~hidden
-        if self.entrywise and self.bench.ranked is not None and best.at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, best.at.x, best.at.rank)
-            return spread_of_entries(self.problem, map, x, shown, hidden)
-        left = max(float(shown.sum()) - best.freedom, 1.0)
-        return np.full(hidden.shape, np.sqrt(1 + _VARIANCE * best.freedom / left))
 
     def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
         """Residuals of a fit from scratch to a problem with less data."""
@@ -392,7 +340,7 @@ class Search:
         if rank is not None:
             x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank)
-        if end.interrupted:
+        if end.interrupted or part._interrupted:
             raise KeyboardInterrupt
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)
         self.bench.passes += part.passes
@@ -410,8 +358,3 @@ def lower_ranks(bound: int) -> list[int]:
 def _spare(factor: np.ndarray, term: int) -> np.ndarray:
     """Without a term: the others move up, and zeros follow."""
     return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))
-
-
-def as_array(at: Linearised) -> np.ndarray:
-    """The residual on the host, in float64."""
-    return np.asarray(at.residual, np.float64)

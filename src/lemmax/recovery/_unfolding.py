@@ -33,6 +33,8 @@ class UnfoldedStart(NamedTuple):
     x: Parameters
     rank: int
     """How many terms of x are not zero: as many as the unfolding has, if it is exact."""
+    interrupted: bool
+    """Whether the watch, or Ctrl-C, put an end to the fit of the unfolding."""
 
 
 def unfolded_start(
@@ -62,9 +64,11 @@ def unfolded_start(
         seed=seed,
         watch=lambda step, rank, scale: descent.watch(f"unfolding of rank {rank}", step, scale),
     )
-    if found.interrupted:
+    nothing = not any(np.any(factor) for factor in found.x)
+    if found.interrupted and nothing:
         raise KeyboardInterrupt
-    if not found.converged or found.map.rank >= min(found.map.shape):
+    useless = not found.converged or found.map.rank >= min(found.map.shape)
+    if nothing or (useless and not found.interrupted):
         return None, found.passes, found.steps
     # What noise hides in the unfolding the tensor may show: only of exact data it is all there is.
     left, right = (np.asarray(factor, np.float64) for factor in found.x)
@@ -80,7 +84,7 @@ def unfolded_start(
         lambda factor: np.pad(factor, ((0, 0), (0, map.rank - rank))),
         decompose(tucker, fewer, rng),
     )
-    return UnfoldedStart(x, rank), found.passes, found.steps
+    return UnfoldedStart(x, rank, found.interrupted), found.passes, found.steps
 
 
 def _balanced_modes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
