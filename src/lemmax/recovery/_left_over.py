@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.sparse.linalg import svds
 
 from ..init._tensors import unfolded
 from ..operators import Entries
@@ -14,6 +15,8 @@ from ._components_of_entries import Components
 _CLEARANCE = 1.5
 # A larger array is not formed for this.
 _LARGE = 2e7
+# With more rows than this, so many singular values are looked at.
+_SHORT, _FEW = 1500, 10
 
 
 def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level: float) -> float:
@@ -37,7 +40,7 @@ def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level
     for mode in range(rest.ndim if rest.ndim > 2 else 1):
         matrix = unfolded(rest, mode)
         matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
-        squares, left = np.linalg.eigh(matrix @ matrix.T)
+        squares, left = _leading(matrix)
         edge = _CLEARANCE * size * sum(math.sqrt(d) for d in matrix.shape)
         standing = squares > max(edge**2, np.finfo(float).tiny)
         values = np.sqrt(squares[standing])
@@ -46,3 +49,11 @@ def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level
         # What is seen of a component is the share of it that is observed.
         norms.append(float(np.linalg.norm(values[found.spread()])) / share)
     return max(norms)
+
+
+def _leading(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squares of singular values and left vectors: all of a short matrix, a few of a long one."""
+    if len(matrix) <= _SHORT:
+        return np.linalg.eigh(matrix @ matrix.T)
+    left, values, _ = svds(matrix, k=_FEW, v0=np.ones(len(matrix)))
+    return values**2, left
