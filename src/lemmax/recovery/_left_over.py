@@ -56,4 +56,4 @@ def _leading(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(matrix) <= _SHORT:
         return np.linalg.eigh(matrix @ matrix.T)
     left, values, _ = svds(matrix, k=_FEW, v0=np.ones(len(matrix)))
-    return values**2, left
+    return np.asarray(values) ** 2, np.asarray(left)
