@@ -87,20 +87,34 @@ def test_pca_cleans_a_table(table, tmp_path):
 
 def test_an_answer_that_the_data_do_not_support_is_written_with_exit_code_1(tmp_path):
     path, out = tmp_path / "table.csv", tmp_path / "out"
+    np.savetxt(path, np.random.default_rng(0).standard_normal((8, 4)), delimiter=",")
+    result = run("pca", path, "--rank", 1, "--no-centre", "--out", out)
+    assert result.exit_code == 1, result.output
+    summary = json.loads((out / "summary.json").read_text())
+    assert f"The verdict is {summary['status']}: what was written is not" in result.output
+    assert summary["status"] in ("NOT_IDENTIFIABLE", "NOT_CONVERGED")
+    page = (out / "report.html").read_text()
+    assert all(f"Because {reason}." in page for reason in summary["objections"])
+    assert (out / "cleaned.csv").exists()
+    assert "1 after one that they do not" in " ".join(run("--help").output.split())
+
+
+def test_the_verdict_speaks_of_the_rows_that_hold_something(tmp_path):
+    path, out = tmp_path / "table.csv", tmp_path / "out"
     rows = [f"d{k},{k + 1},{2 * k + 2},{3 * k + 3},{k + 1}" for k in range(8)]
     rows[3] = "d3,,,,"
     path.write_text("\n".join(["day,a,b,c,d", *rows]))
     options = ("--labels", "day", "--rank", 1, "--no-centre")
     result = run("pca", path, *options, "--out", out)
-    assert result.exit_code == 1, result.output
-    assert "There are no values in line 5 (d3) of table.csv" in result.output
-    assert "The verdict is NOT_IDENTIFIABLE: what was written is not" in result.output
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["status"] == "NOT_IDENTIFIABLE"
-    page = (out / "report.html").read_text()
-    assert all(f"Because {reason}." in page for reason in summary["objections"])
-    assert (out / "cleaned.csv").exists()
-    assert "1 after one that they do not" in " ".join(run("--help").output.split())
+    assert result.exit_code == 0, result.output
+    sentence = "There are no values in line 5 (d3) of table.csv: nothing can be known about it; "
+    assert (
+        sentence + "the location stands there, and the verdict speaks of the others."
+        in result.output
+    )
+    cleaned = (out / "cleaned.csv").read_text().splitlines()
+    assert cleaned[4].split(",") == ["d3", "0.0", "0.0", "0.0", "0.0"]
+    assert json.loads((out / "summary.json").read_text())["observations"] == 28
 
 
 def test_complete_predicts_by_name(tmp_path):

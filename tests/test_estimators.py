@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import lemmax as lm
 from lemmax.estimators import (
     BlindDeconvolution,
     CPDecomposition,
@@ -64,112 +62,6 @@ EXPECTED_FAILURES = {
 )
 def test_scikit_learn_accepts(estimator, check):
     check(estimator)
-
-
-def spoiled_table(rng, rows=60, columns=25, rank=2, location=5.0):
-    truth = location + rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
-    table = truth.copy()
-    table[rng.random(table.shape) < 0.1] = 40.0
-    table[rng.random(table.shape) < 0.1] = np.nan
-    return truth, table
-
-
-@pytest.fixture(scope="module")
-def cleaned():
-    truth, table = spoiled_table(np.random.default_rng(0))
-    return truth, table, RobustPCA(rank=5).fit(table)
-
-
-def test_robust_pca_finds_what_was_there(cleaned):
-    truth, table, model = cleaned
-    assert model.rank_ == 2
-    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-9)
-    wrong = ~np.isnan(table) & (np.abs(table - truth) > 1e-6)
-    np.testing.assert_array_equal(model.outliers_.toarray() != 0, wrong)
-    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
-    # The location lies in the plane of the rows, the components span its directions.
-    spread = truth - model.location_
-    inside = spread @ model.components_.T @ model.components_
-    np.testing.assert_allclose(inside, spread, atol=1e-9)
-
-
-def test_new_rows_are_scored_in_spite_of_holes_and_errors(cleaned):
-    _, _, model = cleaned
-    rng = np.random.default_rng(1)
-    scores = 3 * rng.standard_normal((40, 2))
-    rows = model.inverse_transform(scores)
-    rows[np.arange(40), rng.integers(25, size=40)] += 100.0
-    rows[np.arange(40), rng.integers(25, size=40)] = np.nan
-    np.testing.assert_allclose(model.transform(rows), scores, atol=1e-9)
-
-
-def test_units_of_the_columns_do_not_matter(cleaned):
-    """Of the same shape as the other table, so that nothing has to be compiled."""
-    truth, table, _ = cleaned
-    units = 10 ** np.random.default_rng(2).uniform(-3, 6, table.shape[1])
-    model = RobustPCA(rank=5).fit(table * units)
-    assert model.status_ == "EXACT"
-    np.testing.assert_allclose(model.low_rank_ / units, truth, atol=1e-8)
-    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
-    rows = (truth * units)[:10]
-    back = model.inverse_transform(model.transform(np.where(np.eye(10, 25) > 0, np.nan, rows)))
-    np.testing.assert_allclose(back / units, truth[:10], atol=1e-6)
-    with pytest.raises(ValueError, match="scale must be 'auto', True or False, got 'robust'"):
-        RobustPCA(scale="robust").fit(table)
-
-
-def test_noise_is_judged_column_by_column(cleaned):
-    """A noisy column is not full of outliers."""
-    truth, table, _ = cleaned
-    rng = np.random.default_rng(4)
-    units = 10 ** rng.uniform(-3, 6, table.shape[1])
-    level = np.where(np.arange(25) % 5 == 0, 0.1, 0.005)
-    model = RobustPCA(rank=3).fit((table + level * rng.standard_normal(table.shape)) * units)
-    wrong = ~np.isnan(table) & (np.abs(table - truth) > 1e-6)
-    found = model.outliers_.toarray() != 0
-    assert np.all(found[wrong])
-    assert np.sum(found & ~wrong) <= 0.02 * np.sum(~wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_bound_below_the_rank_is_kept():
-    rng = np.random.default_rng(12)
-    table = 2 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 15))
-    model = RobustPCA(rank=1).fit(table)
-    assert model.rank_ == 1
-    assert np.linalg.matrix_rank(model.low_rank_ - model.location_) == 1
-    # What is said about the fit is said about this one, not about a better one.
-    residual = (table - model.low_rank_)[model.outliers_.toarray() == 0]
-    assert model.status_ != "EXACT"
-    assert np.std(residual) == pytest.approx(model.noise_, rel=0.5)
-
-
-def test_weights_of_zero_are_holes():
-    truth, table = spoiled_table(np.random.default_rng(3))
-    weights = np.where(np.isnan(table), 0.0, 1.0)
-    filled = np.where(np.isnan(table), 1e6, table)
-    model = RobustPCA(rank=4).fit(filled, weights=weights)
-    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-9)
-
-
-def test_a_constant_table_has_no_components():
-    model = RobustPCA().fit(np.full((6, 4), 2.5))
-    assert model.rank_ == 0
-    np.testing.assert_array_equal(model.low_rank_, 2.5)
-    assert model.transform(np.ones((3, 4))).shape == (3, 0)
-
-
-def test_nonnegative_components():
-    rng = np.random.default_rng(4)
-    truth = rng.random((40, 2)) @ rng.random((2, 20))
-    table = np.where(rng.random(truth.shape) < 0.05, 9.0, truth)
-    model = RobustPCA(rank=2, centre=False, nonnegative=True).fit(table)
-    assert np.all(model.components_ >= 0)
-    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-5)
-    assert np.all(model.transform(truth) >= 0)
-    with pytest.raises(ValueError, match="centre=False"):
-        RobustPCA(nonnegative=True).fit(table)
 
 
 def test_completion_takes_all_kinds_of_input():
@@ -335,48 +227,6 @@ def test_effects_of_ratings_are_means_without_outliers():
     np.testing.assert_allclose(middles, [3.8, 1.5, 0.0])
     exact = groupwise_bulk_mean(np.array([2.0, 2.0, 2.0, 50.0]), np.ones(4), np.zeros(4, int), 1)
     np.testing.assert_array_equal(exact, [2.0])
-
-
-def test_an_interrupted_fit_is_the_last(monkeypatch):
-    """Of a table with a location: it is not tried without one after that."""
-    calls = []
-
-    def interrupted(*arguments, **options):
-        calls.append(arguments)
-        return lm.recover(*arguments, **options, callback=lambda *_: True)
-
-    monkeypatch.setattr("lemmax.estimators._base.recover", interrupted)
-    table = 10 + np.random.default_rng(3).standard_normal((20, 6)) * 10.0 ** np.arange(6)
-    with pytest.warns(ConvergenceWarning, match="Interrupted"):
-        model = RobustPCA().fit(table)
-    assert model.status_ == "INTERRUPTED"
-    assert len(calls) == 1
-
-
-def test_what_rows_have_in_common_is_no_merit():
-    """The location is known well, the differences between rows are noise."""
-    rng = np.random.default_rng(5)
-    table = 100 + rng.standard_normal((60, 12))
-    with pytest.warns(ConvergenceWarning):
-        model = RobustPCA(rank=3).fit(table)
-    assert model.status_ not in ("EXACT", "NOISE_LEVEL")
-
-
-def test_a_location_alone_has_no_components():
-    rng = np.random.default_rng(6)
-    table = np.full((80, 12), 7.0)
-    wrong = rng.random(table.shape) < 0.15
-    table[wrong] = rng.integers(8, 20, wrong.sum())
-    model = RobustPCA().fit(table)
-    assert (model.status_, model.rank_) == ("EXACT", 0)
-    np.testing.assert_allclose(model.low_rank_, 7.0)
-    assert model.outliers_.nnz == wrong.sum()
-
-
-def test_a_doubtful_answer_is_a_warning():
-    rng = np.random.default_rng(10)
-    with pytest.warns(ConvergenceWarning, match="RobustPCA: "):
-        RobustPCA(rank=2).fit(rng.standard_normal((30, 10)))
 
 
 def test_sensing_agrees_with_the_truth():

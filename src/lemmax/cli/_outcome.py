@@ -36,8 +36,9 @@ def refusing() -> Iterator[None]:
 
     try:
         with warnings.catch_warnings():
-            # The verdict is printed anyway.
+            # The verdict is printed anyway, and of which rows it does not speak.
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "RobustPCA: most of")
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
         _say(str(error))
@@ -79,6 +80,11 @@ class Outcome:
         """What is to be known about the data, on the screen at once and on the page."""
         self._print(sentence)
         self.blocks.append(page.paragraph(sentence, faint=True))
+
+    def remark(self, sentence: str) -> None:
+        """What is to be known about the answer, below it on the screen and on the page."""
+        self.say(sentence)
+        self.blocks.append(page.paragraph(sentence))
 
     def say(self, line: str) -> None:
         """A line of the answer, for the screen when all is done."""

@@ -67,9 +67,19 @@ def refuse_empty_columns(table: TableFile) -> None:
         )
 
 
-def note_empty_rows(outcome: Outcome, table: TableFile) -> None:
-    """Say which rows hold nothing."""
-    _note_empty(outcome, table, _known(table, _ROWS), table.row_name)
+def note_empty_rows(outcome: Outcome, table: TableFile, then: str = "") -> None:
+    """Say which rows hold nothing, and what follows (if not said, that there is no verdict)."""
+    _note_empty(outcome, table, _known(table, _ROWS), table.row_name, then)
+
+
+def note_left_out(outcome: Outcome, table: TableFile, rows: np.ndarray) -> None:
+    """Say which rows, though they hold values, are not part of the answer."""
+    foreign = rows[_known(table, _ROWS)[rows] > 0]
+    if len(foreign):
+        outcome.remark(
+            f"Most of what is in {_listed(foreign, table.row_name)} of {table.path.name} is wrong: "
+            f"the verdict speaks of the other rows."
+        )
 
 
 def note_empty_columns(outcome: Outcome, table: TableFile) -> None:
@@ -101,14 +111,18 @@ def possible_rank(outcome: Outcome, rank: int, shape: tuple[int, ...]) -> int:
 
 
 def _note_empty(
-    outcome: Outcome, table: TableFile, known: np.ndarray, name_of: Callable[[int], str]
+    outcome: Outcome,
+    table: TableFile,
+    known: np.ndarray,
+    name_of: Callable[[int], str],
+    then: str = "",
 ) -> None:
     empty = np.flatnonzero(known == 0)
     if len(empty):
+        them = "it" if len(empty) == 1 else "them"
         outcome.note(
             f"There are no values in {_listed(empty, name_of)} of {table.path.name}: nothing can "
-            f"be known about {'it' if len(empty) == 1 else 'them'}; leave "
-            f"{'it' if len(empty) == 1 else 'them'} out for a verdict on the others."
+            f"be known about {them}; {then or f'leave {them} out for a verdict on the others'}."
         )
 
 

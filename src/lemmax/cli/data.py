@@ -19,6 +19,7 @@ from ._readiness import (
     missing,
     note_empty_columns,
     note_empty_rows,
+    note_left_out,
     note_likely_list,
     possible_rank,
     refuse_empty_columns,
@@ -69,7 +70,9 @@ def pca(
             raise Refusal("--nonnegative needs --no-centre: a location has a sign.")
         outcome = Outcome(console, out, f"Robust PCA of {file.name}", [file])
         outcome.note(contents(table))
-        note_empty_rows(outcome, table)
+        note_empty_rows(
+            outcome, table, "the location stands there, and the verdict speaks of the others"
+        )
         values = dense_with_gaps(table.values)
         model = RobustPCA(
             None if rank is None else possible_rank(outcome, rank, values.shape),
@@ -85,6 +88,7 @@ def pca(
             outcome.table("cleaned.csv", model.low_rank_, table.columns, *names)
             outcome.table("location.csv", model.location_[None, :], table.columns)
             _verdict(outcome, model)
+            note_left_out(outcome, table, model.left_out_)
             _before_after(outcome, model, values, model.low_rank_, table)
             if model.rank_:
                 outcome.table(

@@ -1,48 +1,30 @@
 """Principal components of a table with holes and wrong entries."""
 
-from typing import Any, NamedTuple
+import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..maps import LowRank
 from ._base import (
     Observed,
     RecoveringEstimator,
     checked_rank,
     checked_weights,
-    factors_of,
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
-from ._rows import geometric_median, predicted_rows, scores_of
+from ._plane import Plane, PlaneFit, Table
+from ._rows import predicted_rows, scores_of
 from ._units import equalised, units_of
 
 # The bound on the rank if none is given: a quarter of the smaller side, and at most this.
 _MOST = 20
 # Of a narrow table it is at least this, or half of the smaller side.
 _LEAST = 3
-# Up to so many entries a second fit costs little.
-_SMALL = 100_000
-# The relative error up to which `recover` calls an answer right; here of what differs between rows.
-_LARGEST_ERROR = 0.1
 # Singular values that are this small, relative to the largest, are rounding errors.
 _ROUNDING = 1e-9
-
-
-class _Plane(NamedTuple):
-    """A fit to a table: where it is wrong, and what it should be."""
-
-    places: Any
-    factors: tuple[np.ndarray, ...]
-    """Of the table around the shift."""
-    shift: np.ndarray
-    location: np.ndarray
-
-    def residual(self, table: np.ndarray) -> np.ndarray:
-        """NaN where nothing is known."""
-        return table - self.shift - self.factors[0] @ self.factors[1].T
 
 
 class RobustPCA(
@@ -94,6 +76,10 @@ class RobustPCA(
         The table without holes and errors.
     outliers_ : sparse array of shape (n_samples, n_features)
         What was wrong: by how much, and where.
+    left_out_ : array of int
+        Rows that are not part of the fit, and of which the verdict does not speak: those without
+        entries, and a few of which most is wrong if without them the others can be recovered.
+        Their scores are those that `transform` gives.
     noise_ : float
         Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
@@ -161,113 +147,72 @@ class RobustPCA(
             raise ValueError(f"Column {empty[0]} holds no values: every entry of it is missing.")
         if self.nonnegative and self.centre:
             raise ValueError("Nonnegative components need centre=False: a location has a sign.")
-        side = min(X.shape)
-        default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
-        bound = checked_rank(self.rank, side, default)
         self._forget()
+        # Of a row without entries nothing is known but the location.
+        rows = np.flatnonzero(~np.all(np.isnan(X), axis=1))
+        if len(rows) == 0:
+            raise ValueError("There is nothing but missing entries: no value is observed.")
+        side = min(len(rows), X.shape[1])
+        default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
+        fit = PlaneFit(self, bool(self.centre), checked_rank(self.rank, side, default))
         units = units_of(X, self.scale, self.centre)
-        shift, table = self._shifted(X / units)
-        if not np.any(np.nan_to_num(table)):
+        shift = fit.first_location(X / units)
+        if not np.any(np.nan_to_num(X / units - shift)):
             return self._constant(X, shift * units)
-        plane = self._plane(X / units, weights, bound)
-        finer = equalised(units, plane.residual(X / units), self.noise_)
-        if finer is not None and self.status_ != "INTERRUPTED":
+        table = Table(X, weights).part(rows)
+        plane = fit.through(table.in_units(units))
+        finer = equalised(units, plane.residual(table.in_units(units)), plane.recovery.noise)
+        if finer is not None and not plane.interrupted:
             units = finer
-            plane = self._plane(X / units, weights, bound)
+            plane = fit.through(table.in_units(units))
+        self._take_verdict(plane.recovery)
         self.scale_ = units
         places = plane.places
         if self.nonnegative:
-            observed = Observed(X / units, weights)
-            left, right, places = fit_nonnegative(self, observed, plane.factors, bound)
+            observed = Observed(*table.in_units(units).part(plane.rows))
+            left, right, places = fit_nonnegative(self, observed, plane.factors, fit.bound)
             self._take_nonnegative(left, right * units[:, None])
         else:
             self._take(plane, units)
-        self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
+        self._take_rows(X, rows[plane.rows], places)
         self._warn()
+        self._warn_of_rows(X)
         return self
 
-    def _shifted(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A first location, and the table around it."""
-        shift = np.nanmedian(table, axis=0) if self.centre else np.zeros(table.shape[1])
-        return shift, table - shift
-
-    def _plane(self, X: np.ndarray, weights: np.ndarray | None, bound: int) -> _Plane:
-        """The fit, and its location."""
-        shift, table = self._shifted(X)
-        # Of a centred table of some rank, the table itself has one more.
-        places, factors = self._fitted(table, weights, min(bound + self.centre, *X.shape))
-        constant = np.any(np.nanmax(X, axis=0) == np.nanmin(X, axis=0))
-        hopeful = np.any(shift) and not constant and X.size <= _SMALL
-        if hopeful and self.status_ in ("NOT_IDENTIFIABLE", "NOT_CONVERGED"):
-            # Medians may hide what sets a column's location apart from its components. (Beside
-            # zero a constant column would be evidence for whatever explains it.)
-            before = self.recovery_
-            other = self._fitted(X, weights, min(bound + 1, *X.shape))
-            if self.recovery_.status.succeeded and self._tells_rows_apart(other[1]):
-                (places, factors), shift = other, np.zeros_like(shift)
-            else:
-                self._take_verdict(before)
-        location = self._location(factors, shift)
-        ended = self.status_ != "INTERRUPTED"
-        if ended and len(self._strengths(factors, location - shift)) > bound:
-            # More directions than allowed: the fit around the location that is now known.
-            places, factors = self._fitted(X - location, weights, bound)
-            shift = location
-        return _Plane(places, factors, shift, location)
-
-    def _tells_rows_apart(self, factors: tuple[np.ndarray, ...]) -> bool:
-        """Whether the error is small beside what differs between rows, not only beside them."""
-        cleaned = factors[0] @ factors[1].T
-        around = cleaned - self._location(factors, np.zeros(cleaned.shape[1]))
-        whole = np.linalg.norm(cleaned)
-        allowed = max(_LARGEST_ERROR * np.linalg.norm(around), _ROUNDING * whole)
-        return bool(self.recovery_.expected_error * whole <= allowed)
-
-    def _fitted(self, table: np.ndarray, weights: np.ndarray | None, rank: int) -> tuple[Any, Any]:
-        """Where the table is wrong, and the factors of what it should be."""
-        observed = Observed(table, weights)
-        map = LowRank(table.shape, rank)
-        found = self._recover(observed.operator, observed.data, map, observed.weights)
-        return observed.outliers(found), factors_of(found)
-
-    def _location(self, factors: tuple[np.ndarray, ...], shift: np.ndarray) -> np.ndarray:
-        """In the plane of the cleaned rows, so that it takes away one dimension if it can."""
-        if not self.centre:
-            return shift
-        basis, triangle = np.linalg.qr(factors[1])
-        return shift + basis @ geometric_median(factors[0] @ triangle.T)
-
-    def _centred(self, factors: tuple[np.ndarray, ...], middle: np.ndarray) -> tuple[Any, ...]:
-        """Singular value decomposition of the cleaned table around a point of its plane."""
-        basis, triangle = np.linalg.qr(factors[1])
-        left, values, rotation = np.linalg.svd(
-            factors[0] @ triangle.T - middle @ basis, full_matrices=False
+    def _take_rows(self, X: np.ndarray, rows: np.ndarray, places: Any) -> None:
+        """The table as it should be, and what is wrong, from what was found for some rows."""
+        self.left_out_ = np.setdiff1d(np.arange(len(X)), rows)
+        scores = np.zeros((len(X), self.rank_))
+        scores[rows] = self.scores_
+        scores[self.left_out_] = self._scores(X[self.left_out_])
+        self.scores_ = scores
+        self.low_rank_ = scores @ self.components_ + self.location_
+        whole = np.nonzero(~np.isnan(X[self.left_out_]))
+        places = (
+            np.concatenate([rows[places[0]], self.left_out_[whole[0]]]),
+            np.concatenate([places[1], whole[1]]),
         )
-        return left, values, rotation @ basis.T
+        self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
 
-    def _strengths(self, factors: tuple[np.ndarray, ...], middle: np.ndarray) -> np.ndarray:
-        """The singular values that are more than errors: one may have been the location alone."""
-        values = self._centred(factors, middle)[1]
-        sides = sum(np.sqrt(len(factor)) for factor in factors)
-        noise = self.noise_ if self.centre and np.isfinite(self.noise_) else 0.0
-        # What differs between rows may itself be a rounding error of what they have in common.
-        common = np.finfo(float).eps * np.linalg.norm(middle) * len(factors[0])
-        return values[values > max(_ROUNDING * values[0], noise * sides, common)]
+    def _warn_of_rows(self, X: np.ndarray) -> None:
+        foreign = [int(k) for k in self.left_out_ if not np.all(np.isnan(X[k]))]
+        if foreign:
+            warnings.warn(
+                f"RobustPCA: most of what is in the rows {foreign} is wrong; they are left out, "
+                "and the verdict speaks of the other rows.",
+                UserWarning,
+                stacklevel=3,
+            )
 
-    def _take(self, plane: _Plane, units: np.ndarray) -> None:
-        rank = len(self._strengths(plane.factors, plane.location - plane.shift))
-        location = plane.location * units
-        factors = plane.factors[0], plane.factors[1] * units[:, None]
-        left, values, components = (
-            part[..., :rank] if k < 2 else part[:rank]
-            for k, part in enumerate(self._centred(factors, location - plane.shift * units))
-        )
+    def _take(self, plane: Plane, units: np.ndarray) -> None:
+        rank = plane.rank(bool(self.centre))
+        left, values, components = plane.centred(units)
+        left, values, components = left[:, :rank], values[:rank], components[:rank]
         signs = np.sign(components[np.arange(rank), np.argmax(np.abs(components), axis=1)])
         self.components_ = components * signs[:, None]
         self.singular_values_ = values
         self.scores_ = left * values * signs
-        self.location_, self.rank_ = location, rank
-        self.low_rank_ = self.scores_ @ self.components_ + location
+        self.location_, self.rank_ = plane.location * units, rank
 
     def _take_nonnegative(self, left: np.ndarray, right: np.ndarray) -> None:
         sizes = np.linalg.norm(right, axis=0)
@@ -278,7 +223,6 @@ class RobustPCA(
         self.location_ = np.zeros(len(right))
         self.rank_ = len(kept)
         self.scores_ = left[:, kept] * sizes[kept]
-        self.low_rank_ = self.scores_ @ self.components_
 
     def _constant(self, X: np.ndarray, shift: np.ndarray) -> "RobustPCA":
         """All rows are the same, up to holes: the location says it all."""
@@ -288,7 +232,7 @@ class RobustPCA(
         self.scores_ = np.zeros((len(X), 0))
         self.low_rank_ = np.broadcast_to(shift, X.shape).copy()
         self.outliers_ = sparse_at((np.zeros(0, int),) * 2, np.zeros(0), X.shape)
-        self.status_ = "EXACT"
+        self.status_, self.left_out_ = "EXACT", np.zeros(0, int)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -300,6 +244,9 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return self._scores(X)
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
         rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
         return scores_of(rows, components, self._loss(), self.nonnegative)
 

@@ -40,6 +40,8 @@ class Certificate(NamedTuple):
     """Why it is not to be believed; none if it is."""
     unseen: bool
     """Whether there are directions in which the point can move that no observation sees."""
+    doubtful: tuple[list[int], ...] = ()
+    """Rows and columns, or slices, about which too little is known; one list for each mode."""
 
     @property
     def holds(self) -> bool:
@@ -54,6 +56,8 @@ class Lines(NamedTuple):
     """Those that have a component of their own, one list for each mode."""
     contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], ...]]]
     """How far it is from rivals that explain as many entries of a row or column; of which."""
+    short: Callable[[np.ndarray], tuple[list[int], ...]]
+    """Those of which fewer entries are explained than there are terms."""
 
 
 class Fit(NamedTuple):
@@ -85,10 +89,11 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
     objections = _objections(fit, explained, tangent)
-    contested = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
+    contested, doubtful = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
-    return _certificate(True, explained, fit, tangent, 0.0, error, contested, objections)
+    found = _certificate(True, explained, fit, tangent, 0.0, error, contested, objections)
+    return found._replace(doubtful=doubtful)
 
 
 def certify_noise(
@@ -108,7 +113,7 @@ def certify_noise(
     error = _relative(tangent, scale, fit.norm)
     objections = _objections(fit, used, tangent)
     # A rival that goes through few entries has their noise, and may miss one that it explains.
-    contested = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
+    contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     missing = _missing(fit, scale, objections)
     if error > _NOISY_ERROR:
         objections.append(f"the noise allows for a relative error of {error:.1g}")
@@ -124,7 +129,8 @@ def certify_noise(
         )
     if not objections:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
-    return _certificate(False, explained, fit, tangent, scale, error, contested, objections)
+    found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
+    return found._replace(doubtful=doubtful)
 
 
 def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[str]:
@@ -175,17 +181,22 @@ def _contested(
     slack: int,
     limit: float,
     objections: list[str],
-) -> float:
-    """The relative error if rivals are right; an objection if that is beyond the limit."""
-    if fit.lines is None or fit.norm == 0 or objections:
-        return 0.0
+) -> tuple[float, tuple[list[int], ...]]:
+    """The relative error if rivals are right; an objection if that is beyond the limit.
+
+    With the rows and columns about which too little is known.
+    """
+    if fit.lines is None or fit.norm == 0:
+        return 0.0, ()
+    if objections:
+        return 0.0, fit.lines.short(explained)
     distance, which = fit.lines.contested(explained, tolerance, slack)
     if distance > limit * fit.norm:
         objections.append(
             f"in {_named(which)} so much is wrong that other values explain the rest as well "
             f"(and change the answer by {distance / fit.norm:.1g} times its size); leave them out"
         )
-    return distance / fit.norm
+    return distance / fit.norm, which
 
 
 def _missing(fit: Fit, scale: float, objections: list[str]) -> float:
@@ -235,7 +246,11 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
     if hits <= _HALF * count:
         objections.append(f"it explains {hits} of {count} observations, no more than half")
     if tangent.weakest < _LEAST_GAIN:
-        objections.append("there are directions in which it can move that no observation sees")
+        short = () if fit.lines is None else fit.lines.short(explained)
+        where = f" (too little of {_named(short)} is explained)" if any(short) else ""
+        objections.append(
+            f"there are directions in which it can move that no observation sees{where}"
+        )
     if fit.lines is not None and _lonely(fit):
         objections.append(
             f"a component of its own would explain whatever is in {_named(fit.lines.lonely)}"

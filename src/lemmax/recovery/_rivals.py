@@ -23,15 +23,23 @@ def lines_of(problem: Composite, known: np.ndarray, map: Ranked, x: Parameters) 
     """The rows and columns (or slices) of a point of which the known entries are observed."""
     factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
 
-    def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
+    def places(which: np.ndarray) -> list[np.ndarray]:
         if isinstance(problem.operator, Entries):
-            places = [np.asarray(index)[known] for index in problem.operator.indices]
-        else:
-            places = list(np.nonzero(known))
-        values = np.asarray(problem.data, np.float64)[known]
-        return contested(factors, places, values, explained[known], tolerance, slack)
+            return [np.asarray(index)[which] for index in problem.operator.indices]
+        return list(np.nonzero(which))
 
-    return Lines(lonely_lines(factors), judge)
+    def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
+        values = np.asarray(problem.data, np.float64)[known]
+        return contested(factors, places(known), values, explained[known], tolerance, slack)
+
+    def short(explained: np.ndarray) -> tuple[list[int], ...]:
+        counts = [
+            np.bincount(index, minlength=len(factor))
+            for index, factor in zip(places(explained), factors, strict=True)
+        ]
+        return tuple(np.flatnonzero(count < map.rank).tolist() for count in counts)
+
+    return Lines(lonely_lines(factors), judge, short)
 
 
 def contested(

@@ -267,6 +267,7 @@ def _as_recovery(
         needed=needed,
         observations=count,
         objections=(*certificate.objections, *_hints(problem, answer)),
+        doubtful=certificate.doubtful,
         passes=passes,
         steps=steps,
         seconds=seconds,

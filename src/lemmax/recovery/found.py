@@ -105,6 +105,9 @@ class Recovery:
     steps: int
     seconds: float
     """Time it took, compilation included."""
+    doubtful: tuple[list[int], ...] = ()
+    """Of entries: rows and columns, or slices of each mode, of which so much is missing or wrong
+    that too little is known about them. Without these, there may be an answer for the others."""
 
     @property
     def outlier_count(self) -> int:

@@ -1,0 +1,191 @@
+"""A plane through the rows of a table, by `recover`, and its location."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..maps import LowRank
+from ..recovery import Recovery, RecoveryStatus
+from ._base import Observed, RecoveringEstimator, factors_of
+from ._rows import geometric_median
+
+# Up to so many entries a second fit costs little.
+_SMALL = 100_000
+# The relative error up to which `recover` calls an answer right; here of what differs between rows.
+_LARGEST_ERROR = 0.1
+# Singular values that are this small, relative to the largest, are rounding errors.
+_ROUNDING = 1e-9
+# Medians of residuals that are so many times their standard error are more than chance; that of n
+# normal numbers is sqrt(pi / 2 n) times theirs. So often the location is moved by them.
+_CLEARLY, _ERROR_OF_MEDIANS = 4.0, np.sqrt(np.pi / 2)
+_MOVES = 5
+# Up to this share of the rows may be left out; of such a row so much is wrong.
+_FEW_ROWS, _MOSTLY = 0.1, 0.5
+
+
+class Table(NamedTuple):
+    """What is known, in some units, and how much it counts."""
+
+    values: np.ndarray
+    """NaN where nothing is known."""
+    weights: np.ndarray | None
+
+    def part(self, rows: np.ndarray) -> "Table":
+        """Some rows of it."""
+        return Table(self.values[rows], None if self.weights is None else self.weights[rows])
+
+    def in_units(self, units: np.ndarray) -> "Table":
+        """With columns in given units."""
+        return self._replace(values=self.values / units)
+
+
+class Plane(NamedTuple):
+    """A fit to some rows of a table: where these are wrong, and what they should be."""
+
+    rows: np.ndarray
+    places: Any
+    """In the table of these rows, as all that follows."""
+    factors: tuple[np.ndarray, ...]
+    """Of the table around the shift."""
+    shift: np.ndarray
+    location: np.ndarray
+    recovery: Recovery
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether there was no time for more."""
+        return self.recovery.status is RecoveryStatus.INTERRUPTED
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is the best there is, and not to be relied on."""
+        return not (self.recovery.status.succeeded or self.interrupted)
+
+    def residual(self, table: Table) -> np.ndarray:
+        """NaN where nothing is known."""
+        return table.values[self.rows] - self.shift - self.factors[0] @ self.factors[1].T
+
+    def centred(self, units: np.ndarray | float = 1.0) -> tuple[np.ndarray, ...]:
+        """Singular value decomposition of the cleaned table around its location, in some units."""
+        basis, triangle = np.linalg.qr((self.factors[1].T * units).T)
+        middle = (self.location - self.shift) * units
+        left, values, rotation = np.linalg.svd(
+            self.factors[0] @ triangle.T - middle @ basis, full_matrices=False
+        )
+        return left, values, rotation @ basis.T
+
+    def rank(self, centre: bool) -> int:
+        """How many singular values are more than errors: one may have been the location alone."""
+        middle, noise = self.location - self.shift, self.recovery.noise
+        values = self.centred()[1]
+        sides = sum(np.sqrt(len(factor)) for factor in self.factors)
+        noise = noise if centre and np.isfinite(noise) else 0.0
+        # What differs between rows may itself be a rounding error of what they have in common.
+        common = np.finfo(float).eps * np.linalg.norm(middle) * len(self.factors[0])
+        return int(np.sum(values > max(_ROUNDING * values[0], noise * sides, common)))
+
+    def own_rows(self, table: Table) -> np.ndarray:
+        """All but the few of which so much is wrong that too little is known about them."""
+        wrong = np.bincount(self.places[0], minlength=len(self.rows))
+        known = np.sum(~np.isnan(table.values[self.rows]), axis=1)
+        foreign = np.flatnonzero(wrong > _MOSTLY * known)
+        if self.recovery.doubtful:
+            foreign = np.union1d(foreign, self.recovery.doubtful[0])
+        few = len(foreign) + len(table.values) - len(self.rows) <= _FEW_ROWS * len(table.values)
+        return np.delete(self.rows, foreign.astype(int)) if few else self.rows
+
+
+class PlaneFit:
+    """Fits of planes to tables, for an estimator that says how, and with how many dimensions."""
+
+    def __init__(self, estimator: RecoveringEstimator, centre: bool, bound: int):
+        self.estimator, self.centre, self.bound = estimator, centre, bound
+
+    def first_location(self, values: np.ndarray) -> np.ndarray:
+        """Medians: a point near the plane."""
+        return np.nanmedian(values, axis=0) if self.centre else np.zeros(values.shape[1])
+
+    def through(self, table: Table) -> Plane:
+        """The best plane of several fits, each made only if there is need."""
+        # Of a centred table of some rank, the table itself has one more.
+        most, rows = self.bound + self.centre, np.arange(len(table.values))
+        plane = self._around(self.first_location(table.values), table, rows, most)
+        plane = self._without_medians(plane, table, most)
+        plane = self._without_foreign_rows(plane, table, most)
+        plane = self._moved(plane, table)
+        if not plane.interrupted and plane.rank(self.centre) > self.bound:
+            # More directions than allowed: the fit around the location that is now known.
+            fewer = self._around(plane.location, table, plane.rows, self.bound)
+            plane = fewer._replace(location=plane.location)
+        return plane
+
+    def _around(self, shift: np.ndarray, table: Table, rows: np.ndarray, rank: int) -> Plane:
+        values, weights = table.part(rows)
+        observed = Observed(values - shift, weights)
+        map = LowRank(values.shape, min(rank, *values.shape))
+        found = self.estimator._recover(observed.operator, observed.data, map, observed.weights)
+        factors = factors_of(found)
+        location = self._location(factors, shift)
+        return Plane(rows, observed.outliers(found), factors, shift, location, found)
+
+    def _location(self, factors: tuple[np.ndarray, ...], shift: np.ndarray) -> np.ndarray:
+        """In the plane of the cleaned rows, so that it takes away one dimension if it can."""
+        if not self.centre:
+            return shift
+        basis, triangle = np.linalg.qr(factors[1])
+        return shift + basis @ geometric_median(factors[0] @ triangle.T)
+
+    def _without_medians(self, plane: Plane, table: Table, most: int) -> Plane:
+        """Medians may hide what sets a column's location apart from its components.
+
+        (Beside zero a constant column would be evidence for whatever explains it.)
+        """
+        values = table.values
+        constant = np.any(np.nanmax(values, axis=0) == np.nanmin(values, axis=0))
+        hopeful = np.any(plane.shift) and not constant and values.size <= _SMALL
+        if not hopeful or not plane.failed:
+            return plane
+        other = self._around(np.zeros_like(plane.shift), table, plane.rows, most)
+        tells = other.recovery.status.succeeded and _tells_rows_apart(other)
+        return other if tells else plane
+
+    def _without_foreign_rows(self, plane: Plane, table: Table, rank: int) -> Plane:
+        """A row that is wrong as a whole cannot be recovered; the others may be."""
+        if not plane.failed or self.estimator.loss != "robust":
+            return plane
+        rows = plane.own_rows(table)
+        if len(rows) == len(plane.rows) or np.any(np.all(np.isnan(table.values[rows]), axis=0)):
+            return plane
+        other = self._around(plane.shift, table, rows, rank)
+        return other if other.recovery.status.succeeded else plane
+
+    def _moved(self, plane: Plane, table: Table) -> Plane:
+        """Around a better location, if residuals have medians of their own.
+
+        Then the plane misses the location, and passes for noise what it would explain there.
+        """
+        best = plane
+        if not (self.centre and plane.recovery.status.succeeded and table.values.size <= _SMALL):
+            return best
+        for _ in range(_MOVES):
+            residual, noise = plane.residual(table), plane.recovery.noise
+            off, count = np.nanmedian(residual, axis=0), np.sum(~np.isnan(residual), axis=0)
+            chance = _CLEARLY * noise * _ERROR_OF_MEDIANS / np.sqrt(count)
+            if plane.interrupted or noise == 0 or not np.any(np.abs(off) > chance):
+                break
+            rank = min(self.bound, plane.recovery.rank or 1)
+            plane = self._around(plane.location + off, table, plane.rows, rank)
+            plane = self._without_foreign_rows(plane, table, rank)
+            # On its way it may pass locations that prove nothing.
+            if plane.recovery.status.succeeded and plane.recovery.noise < best.recovery.noise:
+                best = plane
+        return best
+
+
+def _tells_rows_apart(plane: Plane) -> bool:
+    """Whether the error is small beside what differs between rows, not only beside them."""
+    cleaned = plane.factors[0] @ plane.factors[1].T
+    around = cleaned + plane.shift - plane.location
+    whole = np.linalg.norm(cleaned)
+    allowed = max(_LARGEST_ERROR * np.linalg.norm(around), _ROUNDING * whole)
+    return bool(plane.recovery.expected_error * whole <= allowed)
