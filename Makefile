@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two workers share the cores. With threads beside them they wait for each other: small products, of
 # which there are thousands in a row, then take ten times as long.
+# Tests of one file share what they compile, so they stay in one worker.
 ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
 
 .PHONY: demo test test-all lint types bench docs setup clean
@@ -11,10 +12,10 @@ demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 -q
+	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test-all: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 -q -m "slow or not slow"
+	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

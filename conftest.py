@@ -1,11 +1,18 @@
 """Tests and doctests run in float64, with implicit promotion of dtypes and ranks forbidden."""
 
 import gc
+import os
 import pathlib
 import signal
 
-import jax
-import pytest
+# Most of the time goes into compiling: what one process has compiled, no other has to, nor the next
+# run. (JAX reads these when it is imported.)
+_COMPILED = pathlib.Path(__file__).parent / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 # A shell starts background jobs with Ctrl-C ignored; the tests of interruptions need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -83,6 +83,11 @@ def test_where_a_fixed_damping_sets_a_floor(setting, method):
         assert error[-1] > 0.2 * error[-100]
 
 
+def test_a_strong_fixed_damping_sets_a_high_floor():
+    for error in errors((False, False, 5, 100.0), METHODS.opsa(1e-2), 600):
+        assert 1e-6 < np.min(error) < 1e-4
+
+
 @pytest.mark.parametrize(
     "setting",
     [
