@@ -1,6 +1,5 @@
 """Tests and doctests run in float64, with implicit promotion of dtypes and ranks forbidden."""
 
-import gc
 import os
 import pathlib
 import signal
@@ -14,6 +13,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from lemmax._programs import forget_programs_if_many  # noqa: E402
+
 # A shell starts background jobs with Ctrl-C ignored; the tests of interruptions need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,15 +23,8 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Every compiled program takes some maps of memory, of which a process has 65530 on Linux; without
-# more, the compiler crashes.
-_MANY_MAPS = 30_000
-
 
 @pytest.fixture(autouse=True)
-def _forget_programs_before_there_are_too_many():
+def _programs_are_forgotten_before_there_are_too_many():
     yield
-    maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > _MANY_MAPS:
-        jax.clear_caches()
-        gc.collect()
+    forget_programs_if_many()

@@ -124,17 +124,23 @@ def test_complete_predicts_by_name(tmp_path):
     chosen = [(i, j) for i in range(30) for j in range(20) if rng.random() < 0.5]
     rows = [f"u{i},m{j},{float(truth[i, j])!r}" for i, j in chosen]
     ratings.write_text("\n".join(["user,item,rating", *rows, *rows[:2]]))
-    asked.write_text("user,item\nu3,m7\nu0,m0\n")
+    asked.write_text("user,item\nu3,m7\nu99,m7\nu0,m0\n")
     out = tmp_path / "out"
     columns = ("--columns", "user,item,rating")
     result = run("complete", ratings, *columns, "--rank", 2, "--predict", asked, "--out", out)
     assert result.exit_code == 0, result.output
     lines = (out / "predictions.csv").read_text().splitlines()
     assert lines[0] == "user,item,rating"
-    values = [float(line.split(",")[2]) for line in lines[1:]]
+    assert lines[2] == "u99,m7,"
+    values = [float(lines[k].split(",")[2]) for k in (1, 3)]
     np.testing.assert_allclose(values, [truth[3, 7], truth[0, 0]], rtol=1e-8)
+    assert "asked.csv: for 1 of 3 there is no prediction, as for 'u99' and 'm7'" in result.output
     assert "2 values for a 'user' and 'item' that had one before" in result.output
     assert "--predict" not in result.output
+    asked.write_text("user,item\nu99,m7\n")
+    result = run("complete", ratings, *columns, "--predict", asked, "--out", out)
+    assert result.exit_code == 2
+    assert "asked.csv asks for no user and item that are known" in result.output
     result = run("complete", ratings, *columns, "--rank", 2, "--out", out)
     assert "list the wanted user,item in a file with that header and add --predict" in result.output
 

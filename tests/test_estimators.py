@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import lemmax as lm
 from lemmax.estimators import (
     BlindDeconvolution,
     CPDecomposition,
@@ -189,6 +191,34 @@ def _assert_same(found, wanted):
             _assert_same(one, other)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_terms_that_are_nonnegative_stay_as_they_are():
+    rng = np.random.default_rng(2)
+    factors = [rng.random((size, 2)) for size in (9, 8, 7)]
+    tensor = np.einsum("ar,br,cr->abc", *factors)
+    model = CPDecomposition(3, nonnegative=True).fit(tensor)
+    assert (model.status_, model.rank_) == ("EXACT", 2)
+    assert all(np.all(factor >= 0) for factor in model.factors_)
+    assert lm.metrics.factor_match_score(model.factors_, factors) > 1 - 1e-9
+
+
+def test_bad_input_gets_a_sentence(tmp_path):
+    rng = np.random.default_rng(0)
+    numbers = rng.random((6, 5))
+    with pytest.raises(ValueError, match="A tensor needs two modes or more"):
+        CPDecomposition(2).fit(numbers[0])
+    with pytest.raises(ValueError, match=r"shape \(1, 6, 5\) has no more. Leave that mode out"):
+        CPDecomposition(2).fit(numbers[None])
+    for model in (RobustPCA(), MatrixCompletion(1), CPDecomposition(1)):
+        with pytest.raises(ValueError, match="everything here is real"):
+            model.fit(1j * numbers)
+    for model in (PhaseRetrieval(), BlindDeconvolution(), NonnegativeRegression()):
+        with pytest.raises(ValueError, match="everything here is real"):
+            model.fit(numbers, 1j * numbers[:, 0])
+    with pytest.raises(NotFittedError):
+        RobustPCA().save(tmp_path / "nothing.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_files_are_refused(tmp_path, cleaned):

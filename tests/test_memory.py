@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 import lemmax as lm
 from lemmax import _memory
+from lemmax._programs import forget_programs_if_many
 from lemmax.experiments.instances import cp_sensing
 
 GIB = 2**30
@@ -189,3 +191,16 @@ def test_a_large_measurement_array_exists_once(symmetric, x64):
     stored, growth = map(float, done.stdout.split())
     assert stored >= 790e6
     assert growth < 1.25
+
+
+def test_programs_are_forgotten_before_there_are_too_many(monkeypatch):
+    traced = []
+    double = jax.jit(lambda x: traced.append(1) or 2 * x)
+    double(1.0)
+    forget_programs_if_many()
+    double(1.0)
+    assert len(traced) == 1
+    monkeypatch.setattr("lemmax._programs._MANY", 0)
+    forget_programs_if_many()
+    double(1.0)
+    assert len(traced) == (2 if sys.platform == "linux" else 1)

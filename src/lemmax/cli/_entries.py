@@ -1,7 +1,7 @@
 """Lists of entries whose rows and columns have names: ratings, say."""
 
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,28 @@ from ._reading import as_numbers, read_columns
 
 Listing = tuple[list[str], list[list[Any]]]
 """The header and the rows of a csv file."""
+_UNKNOWN = -1
+
+
+class Asked(NamedTuple):
+    """Entries to predict: their names, and where they are."""
+
+    path: pathlib.Path
+    names: tuple[list[str], list[str]]
+    places: tuple[np.ndarray, np.ndarray]
+    known: np.ndarray
+    """Whether there is such a row and such a column."""
+
+    def unknown(self) -> str:
+        """Which are not known, in one sentence; nothing if all are."""
+        missing = np.flatnonzero(~self.known)
+        if len(missing) == 0:
+            return ""
+        row, column = (names[missing[0]] for names in self.names)
+        return (
+            f"{self.path.name}: for {len(missing)} of {len(self.known)} there is no prediction, as "
+            f"for {row!r} and {column!r}: no entry of that row or of that column is known."
+        )
 
 
 class NamedEntries:
@@ -45,21 +67,27 @@ class NamedEntries:
         places = self.values[0] * len(self.columns) + self.values[1]
         return len(places) - len(np.unique(places))
 
-    def asked(self, path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the entries that a file names."""
+    def asked(self, path: pathlib.Path) -> "Asked":
+        """The entries that a file names."""
         texts = read_columns(path, self.names[:2])
         places = []
-        for labels, wanted, name in zip((self.rows, self.columns), texts, self.names, strict=False):
+        for labels, wanted in zip((self.rows, self.columns), texts, strict=True):
             numbers = {label: k for k, label in enumerate(labels)}
-            unknown = next((text for text in wanted if text not in numbers), None)
-            if unknown is not None:
-                raise Refusal(f"{path} asks for {name} {unknown!r}, of which no entry is known.")
-            places.append(np.array([numbers[text] for text in wanted], int))
-        return places[0], places[1]
+            places.append(np.array([numbers.get(text, _UNKNOWN) for text in wanted], int))
+        known = (places[0] != _UNKNOWN) & (places[1] != _UNKNOWN)
+        if not np.any(known):
+            raise Refusal(f"{path} asks for no {self.names[0]} and {self.names[1]} that are known.")
+        return Asked(path, (list(texts[0]), list(texts[1])), (places[0], places[1]), known)
 
-    def predictions(self, model: Any, asked: tuple[np.ndarray, np.ndarray]) -> Listing:
-        """What was asked for, with the values that the model predicts."""
-        return self.names, self._listed(asked, model.predict(asked))
+    def predictions(self, model: Any, asked: "Asked") -> Listing:
+        """What was asked for, with the values that the model predicts; nothing if it cannot."""
+        values = np.full(len(asked.known), np.nan)
+        values[asked.known] = model.predict(tuple(place[asked.known] for place in asked.places))
+        rows = [
+            [row, column, "" if np.isnan(value) else float(value)]
+            for row, column, value in zip(*asked.names, values, strict=True)
+        ]
+        return self.names, rows
 
     def outliers(self, model: Any) -> Listing:
         """Entries that are wrong, and by how much."""

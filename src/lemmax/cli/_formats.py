@@ -12,6 +12,8 @@ _FORMATS = (*TEXTS, *ARRAYS, ".mtx", ".parquet")
 def kind_of(path: pathlib.Path) -> str:
     """The end of a file's name, if it is a known one and the file is there."""
     kind = path.suffix.lower()
+    if path.is_dir():
+        raise Refusal(f"{path} is a folder; name the file.")
     if not path.is_file():
         raise Refusal(f"There is no file {path}.")
     if kind not in _FORMATS:

@@ -151,6 +151,8 @@ def complete(
         else:
             outcome.note(entries.contents())
             _note_repeated(outcome, entries)
+            if asked is not None and asked.unknown():
+                outcome.note(asked.unknown())
             shape = len(entries.rows), len(entries.columns)
         model = MatrixCompletion(
             "auto" if rank is None else possible_rank(outcome, rank, shape),

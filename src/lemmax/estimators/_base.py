@@ -86,6 +86,15 @@ def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
     return _LOSSES[name](weights=weights)
 
 
+def refuse_complex(*arrays: Any) -> None:
+    """Raise a sentence, and not the array."""
+    if any(np.iscomplexobj(array) for array in arrays):
+        raise ValueError(
+            "Complex data not supported: everything here is real. Real and imaginary parts may be "
+            "columns, or measurements, of their own."
+        )
+
+
 def checked_weights(weights: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     """Weights of the shape of the data, or None."""
     if weights is None:

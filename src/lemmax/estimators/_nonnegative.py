@@ -1,62 +1,105 @@
 """Nonnegative factors: a fit of squares, from a start that a fit without signs gives."""
 
+import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
 
 from ..maps import CP, Composed, LowRank, Squares
-from ..recovery._components_of_entries import components_of
+from ..points import KruskalPoint
+from ..recovery import Recovery, RecoveryStatus
 from ._base import Observed, RecoveringEstimator
 
 # Entries of a start, relative to the mean: the derivative of a square vanishes at 0.
 _LEAST = 1e-2
+# Negative numbers that are this small, relative to the largest, are rounding errors.
+_ROUNDING = 1e-8
+# Points that are so many expected errors apart are the same.
+_NEAR = 3.0
+# Steps of the factorisation that a start is made by.
+_STEPS = 2000
+
+Factors = tuple[np.ndarray, ...]
 
 
 def fit_nonnegative(
-    estimator: RecoveringEstimator, observed: Observed, factors: tuple[np.ndarray, ...], rank: int
-) -> tuple[Any, ...]:
-    """Nonnegative factors near given ones, and where the data are wrong."""
+    estimator: RecoveringEstimator, observed: Observed, factors: Factors, places: Any, rank: int
+) -> tuple[Factors, Any]:
+    """Nonnegative factors near those that were fitted without signs, and where the data are wrong.
+
+    The verdict on the estimator is about the nonnegative ones after that.
+    """
     if estimator.status_ == "INTERRUPTED":
         raise KeyboardInterrupt
-    rank = min(rank, factors[0].shape[1])
+    free = estimator.recovery_
+    if len(factors) > 2 and free.status is RecoveryStatus.EXACT:
+        # Terms of a tensor are unique, so these are the nonnegative ones if there are any.
+        own = _as_they_are(factors)
+        if own is not None:
+            return own, places
     shape = tuple(len(factor) for factor in factors)
+    rank = min(rank, *(factor.shape[1] for factor in factors))
     outer = LowRank(shape, rank) if len(shape) == 2 else CP(shape, rank)
-    start = _positive_parts(factors, rank)
+    if len(shape) == 2:
+        start = _factorised(factors, rank, estimator._seed())
+    else:
+        start = tuple(np.maximum(factor * _signs(factor), 0) for factor in factors)
     found = estimator._recover(
         observed.operator,
         observed.data,
         Composed(outer, Squares()),
         observed.weights,
-        x0=tuple(np.sqrt(factor) for factor in start),
+        x0=tuple(np.sqrt(_away_from_zero(factor)) for factor in start),
         restarts=0,
     )
     squares = tuple(np.asarray(leaf, np.float64) ** 2 for leaf in found.x)
-    return *squares, observed.outliers(found)
+    if not found.status.succeeded and _same(free, factors, squares):
+        # Factors of a matrix can be mixed, which is no doubt about the matrix.
+        effort = {"steps": free.steps + found.steps, "passes": free.passes + found.passes}
+        estimator._take_verdict(dataclasses.replace(free, **effort))
+    return squares, observed.outliers(found)
 
 
-def _positive_parts(factors: tuple[np.ndarray, ...], rank: int) -> tuple[np.ndarray, ...]:
-    """Of every term the larger of its positive and its negative part (Boutsidis, Gallopoulos).
-
-    A matrix is decomposed into its singular vectors first: its factors are no more than a basis.
-    """
-    if len(factors) == 2:
-        shape = len(factors[0]), len(factors[1])
-        found = components_of(LowRank(shape, factors[0].shape[1]), factors, rank)
-        factors = found.left * np.sqrt(found.values), found.right * np.sqrt(found.values)
-    columns = []
-    for term in range(rank):
-        vectors = [factor[:, term] for factor in factors]
-        parts = [[np.maximum(sign * v, 0) for v in vectors] for sign in (1, -1)]
-        if len(vectors) > 2:  # an odd number of signs may be flipped in pairs only
-            parts = [[_dominant(v) for v in vectors]]
-        columns.append(max(parts, key=lambda p: np.prod([np.linalg.norm(v) for v in p])))
-    filled = []
-    for mode, factor in enumerate(factors):
-        column = np.stack([each[mode] for each in columns], axis=1)
-        filled.append(np.maximum(column, _LEAST * np.mean(np.abs(factor))))
-    return tuple(filled)
+def _same(free: Recovery, factors: Factors, others: Factors) -> bool:
+    """Whether other factors make the same point, as far as it is known."""
+    point = np.asarray(KruskalPoint(factors).dense())
+    distance = np.linalg.norm(np.asarray(KruskalPoint(others).dense()) - point)
+    allowed = max(_NEAR * free.expected_error, _ROUNDING) * np.linalg.norm(point)
+    return free.status.succeeded and bool(distance <= allowed)
 
 
-def _dominant(vector: np.ndarray) -> np.ndarray:
-    up, down = np.maximum(vector, 0), np.maximum(-vector, 0)
-    return up if np.linalg.norm(up) >= np.linalg.norm(down) else down
+def _away_from_zero(factor: np.ndarray) -> np.ndarray:
+    return np.maximum(factor, _LEAST * np.mean(factor))
+
+
+def _factorised(factors: Factors, rank: int, seed: int) -> Factors:
+    """Nonnegative factors of the positive part of a matrix."""
+    matrix = np.maximum(factors[0] @ factors[1].T, 0)
+    options: dict[str, Any] = {"init": "nndsvda", "max_iter": _STEPS, "tol": _ROUNDING}
+    model = NMF(n_components=rank, random_state=seed, **options)  # pyright: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        left = model.fit_transform(matrix)
+    return left, model.components_.T
+
+
+def _as_they_are(factors: Factors) -> Factors | None:
+    """The factors, if it takes no more than signs to make them nonnegative."""
+    signs = [_signs(factor) for factor in factors]
+    turned = [factor * sign for factor, sign in zip(factors, signs, strict=True)]
+    negative = any(
+        np.any(np.min(factor, axis=0) < -_ROUNDING * np.max(np.abs(factor), axis=0))
+        for factor in turned
+    )
+    if negative or np.any(np.prod(signs, axis=0) < 0):
+        return None
+    return tuple(np.maximum(factor, 0) for factor in turned)
+
+
+def _signs(factor: np.ndarray) -> np.ndarray:
+    """The sign of the larger part of every column: its positive or its negative numbers."""
+    up, down = (np.linalg.norm(np.maximum(sign * factor, 0), axis=0) for sign in (1, -1))
+    return np.where(up >= down, 1.0, -1.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from .._files import save as save_file
 
@@ -30,6 +31,7 @@ class Saved:
         """
         from safetensors.numpy import save_file as write
 
+        check_is_fitted(self)
         path = pathlib.Path(path)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")

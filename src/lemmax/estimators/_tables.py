@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ._base import checked_weights
+from ._base import checked_weights, refuse_complex
 
 
 class Table(NamedTuple):
@@ -29,6 +29,7 @@ class Table(NamedTuple):
 
 def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Any:
     """A dense array with NaN, or a sparse one of which what is not stored is missing."""
+    refuse_complex(X)
     return validate_data(
         estimator,
         X,

@@ -16,6 +16,7 @@ from ._base import (
     checked_rank,
     checked_weights,
     factors_of,
+    refuse_complex,
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
@@ -151,6 +152,15 @@ class CPDecomposition(RecoveringEstimator):
         return self
 
     def _validated(self, X: Any, reset: bool) -> Any:
+        refuse_complex(X)
+        shape = np.shape(X)
+        if len(shape) == 1:
+            raise ValueError(f"A tensor needs two modes or more; got an array of shape {shape}.")
+        if len(shape) > 2 and shape[0] == 1:
+            raise ValueError(
+                f"There is 1 sample: the first mode of shape {shape} has no more. Leave that mode "
+                "out (X[0])."
+            )
         return validate_data(
             self,
             X,
@@ -173,8 +183,9 @@ class CPDecomposition(RecoveringEstimator):
         factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
-            *factors, places = fit_nonnegative(self, observed, factors, factors[0].shape[1])
-        return _Fit(tuple(factors), places, self.recovery_)
+            rank = factors[0].shape[1]
+            factors, places = fit_nonnegative(self, observed, factors, places, rank)
+        return _Fit(factors, places, self.recovery_)
 
     def _map(self, shape: tuple[int, ...]) -> Any:
         largest = min(shape) if len(shape) == 2 else int(np.prod(shape)) // max(shape)

@@ -12,6 +12,7 @@ from ._base import (
     RecoveringEstimator,
     checked_rank,
     checked_weights,
+    refuse_complex,
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
@@ -136,6 +137,7 @@ class RobustPCA(
         weights : array-like of the shape of X, optional
             How much each entry counts; those of weight 0 are missing.
         """
+        refuse_complex(X)
         X = validate_data(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
         )
@@ -170,7 +172,9 @@ class RobustPCA(
         places = plane.places
         if self.nonnegative:
             observed = Observed(*table.in_units(units).part(plane.rows))
-            left, right, places = fit_nonnegative(self, observed, plane.factors, fit.bound)
+            (left, right), places = fit_nonnegative(
+                self, observed, plane.factors, plane.places, fit.bound
+            )
             self._take_nonnegative(left, right * units[:, None])
         else:
             self._take(plane, units)

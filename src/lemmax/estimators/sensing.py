@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_positive
 from ..maps import PSD, LowRank
 from ..operators import Dense, RankOne
-from ._base import RecoveringEstimator, checked_rank, factors_of
+from ._base import RecoveringEstimator, checked_rank, factors_of, refuse_complex
 
 
 class _Measured(RegressorMixin, RecoveringEstimator):
@@ -25,6 +25,7 @@ class _Measured(RegressorMixin, RecoveringEstimator):
         return tags
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        refuse_complex(X, y)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         if not np.any(y):
             raise ValueError("All measurements are zero, and so is what was measured.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
@@ -70,9 +71,10 @@ class CP(AbstractMap):
     solver: CoreSolver | None
 
     def __init__(self, shape: Sequence[int], rank: int, solver: CoreSolver | None = None):
-        if len(shape) < 3:
+        if np.ndim(shape) != 1 or len(shape) < 3:
             raise ValueError(
-                f"CP makes tensors of order 3 or more; got shape {shape}. Use LowRank for matrices."
+                "CP makes tensors of order 3 or more, as in CP((30, 20, 10), 3); got shape "
+                f"{shape}. Use LowRank for matrices."
             )
         check_positive(**{f"dimension {k}": d for k, d in enumerate(shape)}, rank=rank)
         self.dims = tuple(as_whole(dim) for dim in shape)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._checks import as_whole, check_positive
@@ -46,8 +47,11 @@ class LowRank(AbstractMap):
     rank: int = eqx.field(static=True)
 
     def __init__(self, shape: Sequence[int], rank: int):
-        if len(shape) != 2:
-            raise ValueError(f"LowRank makes matrices, so shape has two entries; got {shape}.")
+        if np.shape(shape) != (2,):
+            raise ValueError(
+                "LowRank makes matrices, so shape has two entries, as in LowRank((30, 20), 3); got "
+                f"{shape}."
+            )
         check_positive(rows=shape[0], columns=shape[1], rank=rank)
         self.dims = (as_whole(shape[0]), as_whole(shape[1]))
         self.rank = as_whole(rank)

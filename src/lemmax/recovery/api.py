@@ -10,6 +10,7 @@ import numpy as np
 
 from .._checks import check_kind, check_real, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
+from .._programs import forget_programs_if_many
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
 from ..maps import PSD, AbstractMap, LowRank, Square
@@ -105,6 +106,7 @@ def recover(
         data, loss = _without_missing(data, loss)
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
+    forget_programs_if_many()
     gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
     with precision_context(problem, x0), one_thread_of_lapack():
         if x0 is not None:

@@ -158,7 +158,8 @@ class Recovery:
         status = self.status
         exact = status is RecoveryStatus.EXACT
         lines = [f"{status.name}: {status.message}"]
-        lines += [f"  Because {objection}." for objection in self.objections]
+        if status is not RecoveryStatus.INTERRUPTED:
+            lines += [f"  Because {objection}." for objection in self.objections]
         if self.rank is not None:
             bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
             sentence = (
@@ -168,6 +169,12 @@ class Recovery:
             )
             gap = _times(self.rank_gap, sentence)
             lines.append(f"rank            {self.rank}{bound}{gap}")
+        effort = (
+            f"effort          {self.passes} passes over the data, {self.steps} steps, "
+            f"{self.seconds:.2f} s"
+        )
+        if status is RecoveryStatus.INTERRUPTED:  # nothing else is known
+            return "\n".join([*lines, effort])
         gap = _times(self.residual_gap, "the smallest is {} times the largest other residual")
         lines.append(
             f"outliers        {self.outlier_count} of {self.observations} "
@@ -178,8 +185,7 @@ class Recovery:
             f"expected error  {self.expected_error:.1e} (relative)",
             f"observations    {self.observations} for {self.freedom} degrees of freedom; "
             f"theory asks for {self.needed}",
-            f"effort          {self.passes} passes over the data, {self.steps} steps, "
-            f"{self.seconds:.2f} s",
+            effort,
         ]
         return "\n".join(lines)
 
