@@ -32,6 +32,21 @@ def test_nonnegative_least_squares_agree_with_scipy(shape):
         assert np.linalg.norm(design @ row - target) <= best * (1 + 1e-10) + 1e-10
 
 
+def test_more_positive_coefficients_than_expected():
+    """Of many unknowns half are expected to be positive: here all, none, and anything between."""
+    rng = np.random.default_rng(5)
+    design = rng.standard_normal((80, 56))
+    truth = rng.random((20, 56)) - np.linspace(0, 1, 20)[:, None]
+    targets = truth @ design.T
+    found = lm.regress(design, targets, nonnegative=True)
+    assert np.all(found.settled)
+    wanted = np.stack([nnls(design, target)[0] for target in targets])
+    counts = np.sum(wanted > 0, axis=1)
+    assert counts.max() == 56
+    assert counts.min() < 20
+    np.testing.assert_allclose(found.coefficients, wanted, atol=1e-12)
+
+
 def test_columns_that_coincide_do_not_stop_it():
     rng = np.random.default_rng(1)
     design = rng.standard_normal((20, 3))[:, [0, 1, 2, 1, 0]]
