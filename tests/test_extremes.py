@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import lemmax as lm
 
 SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 # Few sizes, since each new one compiles; every value of scale, seed and start is free.
 SIZES = st.sampled_from([(1, 1), (2, 3), (4, 2)])

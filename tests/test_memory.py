@@ -182,7 +182,14 @@ print(stored.nbytes, (peak - before) / stored.nbytes)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("symmetric", "x64"), [(False, True), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("symmetric", "x64"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.slow),
+        pytest.param(True, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_large_measurement_array_exists_once(symmetric, x64):
     done = subprocess.run(
         [sys.executable, "-c", ONCE, str(symmetric), str(x64)], capture_output=True, text=True
