@@ -30,7 +30,7 @@ BORNE_OUT = {
 
 
 # A minute each, of two that have siblings.
-SLOW = ("fig3", "fig8")
+SLOW = ("fig3", "fig6", "fig8")
 
 
 @pytest.mark.parametrize(
