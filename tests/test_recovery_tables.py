@@ -5,7 +5,11 @@ import pytest
 
 import lemmax as lm
 from lemmax.estimators import RobustPCA
-from lemmax.recovery._components_of_entries import Components, lonely_lines
+from lemmax.recovery._components_of_entries import (
+    Components,
+    lonely_lines,
+    standing_components,
+)
 from lemmax.recovery._convex import _pursuit, convex_components
 from lemmax.recovery._lost_rows import _least_deviations, _robust_regression
 
@@ -57,6 +61,18 @@ def test_a_row_with_a_component_of_its_own_is_lonely():
     left[4, 2] = 1.0
     assert lonely_lines((left, right)) == ([4], [])
     assert lonely_lines((right, left, third)) == ([], [4], [])
+
+
+@pytest.mark.parametrize("sizes", [(5, 40, 7), (40, 5, 7), (6, 6, 2)])
+def test_components_of_a_product_are_its_singular_values(sizes):
+    """Also if there are more terms than rows: a tensor may have more than the side of a slice."""
+    rng = np.random.default_rng(0)
+    rows, columns, terms = sizes
+    left, right = rng.standard_normal((rows, terms)), rng.standard_normal((columns, terms))
+    found = standing_components(left, right)
+    wanted = np.linalg.svd(left @ right.T)[1][: min(sizes)]
+    np.testing.assert_allclose(found.values, wanted)
+    np.testing.assert_allclose(found.left * found.values @ found.right.T, left @ right.T)
 
 
 def test_what_one_row_has_for_itself_is_taken_out():

@@ -88,11 +88,17 @@ def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
 
 def refuse_complex(*arrays: Any) -> None:
     """Raise a sentence, and not the array."""
-    if any(np.iscomplexobj(array) for array in arrays):
+    listed = (np.asarray(each) if isinstance(each, (list, tuple)) else each for each in arrays)
+    if any(getattr(getattr(each, "dtype", None), "kind", "") == "c" for each in listed):
         raise ValueError(
             "Complex data not supported: everything here is real. Real and imaginary parts may be "
             "columns, or measurements, of their own."
         )
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """Of an array or of lists of lists; of other things, which are converted later, nothing."""
+    return np.shape(array) if isinstance(array, list) else tuple(getattr(array, "shape", ()))
 
 
 def checked_weights(weights: Any, shape: tuple[int, ...]) -> np.ndarray | None:

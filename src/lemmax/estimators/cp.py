@@ -17,6 +17,7 @@ from ._base import (
     checked_weights,
     factors_of,
     refuse_complex,
+    shape_of,
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
@@ -153,7 +154,7 @@ class CPDecomposition(RecoveringEstimator):
 
     def _validated(self, X: Any, reset: bool) -> Any:
         refuse_complex(X)
-        shape = np.shape(X)
+        shape = shape_of(X)
         if len(shape) == 1:
             raise ValueError(f"A tensor needs two modes or more; got an array of shape {shape}.")
         if len(shape) > 2 and shape[0] == 1:

@@ -310,7 +310,7 @@ def components_of(map: MatrixMap, x: Parameters, rank: int) -> Components:
 def _decomposed(left: np.ndarray, right: np.ndarray) -> Components:
     """The singular value decomposition of a product ``left right'``."""
     (left, first), (right, second) = np.linalg.qr(left), np.linalg.qr(right)
-    inner_left, values, inner_right = np.linalg.svd(first @ second.T)
+    inner_left, values, inner_right = np.linalg.svd(first @ second.T, full_matrices=False)
     return Components(left @ inner_left, values, right @ inner_right.T)
 
 
