@@ -134,7 +134,9 @@ def test_complete_predicts_by_name(tmp_path):
     assert lines[2] == "u99,m7,"
     values = [float(lines[k].split(",")[2]) for k in (1, 3)]
     np.testing.assert_allclose(values, [truth[3, 7], truth[0, 0]], rtol=1e-8)
-    assert "asked.csv: for 1 of 3 there is no prediction, as for 'u99' and 'm7'" in result.output
+    assert (
+        "asked.csv: for 1 of 3 there is no prediction; no entry of 'u99' is known" in result.output
+    )
     assert "2 values for a 'user' and 'item' that had one before" in result.output
     assert "--predict" not in result.output
     asked.write_text("user,item\nu99,m7\n")

@@ -35,6 +35,14 @@ def recovered(problem, data=None, **options):
     return found
 
 
+def test_a_bound_beyond_the_sides_of_a_matrix_is_lowered():
+    instance = sensing(2, outliers=0.1)
+    problem = instance.problem
+    found = lm.recover(problem.operator, problem.data, lm.maps.PSD(DIM, rank=6 * DIM))
+    assert (found.status.name, found.rank, found.rank_bound) == ("EXACT", 2, DIM)
+    assert relative_error(found, instance.truth) < 1e-10
+
+
 @pytest.mark.parametrize("condition", [1.0, 100.0])
 @pytest.mark.parametrize("outliers", [0.0, 0.3])
 def test_a_matrix_its_rank_and_the_wrong_data_are_found(condition, outliers):

@@ -106,6 +106,29 @@ def test_nonnegative_components():
         RobustPCA(nonnegative=True).fit(table)
 
 
+def test_nonnegative_components_in_spite_of_noise():
+    """A robust fit of squares loses rows with three spikes here, and nobody would tell."""
+    rng = np.random.default_rng(103)
+    truth = rng.random((200, 3)) @ rng.random((3, 10))
+    table = np.abs(truth + 0.01 * rng.standard_normal(truth.shape))
+    wrong = rng.random(truth.shape) < 0.05
+    table[wrong] += 5 * rng.random(wrong.sum()) + 1
+    table[rng.random(truth.shape) < 0.05] = np.nan
+    model = RobustPCA(nonnegative=True, centre=False).fit(table)
+    assert (model.status_, model.rank_) == ("NOISE_LEVEL", 3)
+    assert np.min(model.scores_) >= 0
+    assert np.min(model.components_) >= 0
+    assert np.max(np.sqrt(np.mean((model.low_rank_ - truth) ** 2, axis=1))) < 0.05
+
+
+def test_signs_that_no_nonnegative_terms_have_are_refused():
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 15))
+    with pytest.warns(ConvergenceWarning, match="farther from those without signs"):
+        model = RobustPCA(rank=2, nonnegative=True, centre=False).fit(table)
+    assert model.status_ == "NOT_CONVERGED"
+
+
 def test_an_interrupted_fit_is_the_last(monkeypatch):
     """Of a table with a location: it is not tried without one after that."""
     calls = []
@@ -167,7 +190,7 @@ def test_medians_that_miss_the_plane_are_not_noise():
 
 
 def test_a_row_without_entries_is_left_out(cleaned):
-    """It has the scores that `transform` gives it; the verdict speaks of the others."""
+    """The location stands for it, and the verdict speaks of the others."""
     truth, table, _ = cleaned
     table = table.copy()
     table[7] = np.nan
@@ -191,6 +214,7 @@ def test_a_few_foreign_rows_are_left_out_and_named(cleaned):
     others = np.delete(np.arange(len(table)), foreign)
     np.testing.assert_allclose(model.low_rank_[others], truth[others], atol=1e-9)
     assert np.all(model.outliers_.toarray()[foreign] != 0)
+    np.testing.assert_array_equal(model.low_rank_[foreign], [model.location_] * 2)
 
 
 @pytest.mark.slow

@@ -28,10 +28,11 @@ class Asked(NamedTuple):
         missing = np.flatnonzero(~self.known)
         if len(missing) == 0:
             return ""
-        row, column = (names[missing[0]] for names in self.names)
+        first = int(missing[0])
+        side = 0 if self.places[0][first] == _UNKNOWN else 1
         return (
-            f"{self.path.name}: for {len(missing)} of {len(self.known)} there is no prediction, as "
-            f"for {row!r} and {column!r}: no entry of that row or of that column is known."
+            f"{self.path.name}: for {len(missing)} of {len(self.known)} there is no prediction; no "
+            f"entry of {self.names[side][first]!r} is known, to begin with."
         )
 
 

@@ -47,11 +47,12 @@ class RecoveringEstimator(Saved, BaseEstimator):
         data: np.ndarray,
         map: AbstractMap,
         weights: np.ndarray | None = None,
+        loss: AbstractLoss | None = None,
         **options: Any,
     ) -> Recovery:
         """Call `recover`, and take over what it says about its answer."""
         options = {"seed": self._seed(), "progress": bool(self.verbose), **options}
-        found = recover(operator, data, map, self._loss(weights), **options)
+        found = recover(operator, data, map, loss or self._loss(weights), **options)
         self._take_verdict(found)
         return found
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
+from ..losses import SquaredL2
 from ..maps import CP, Composed, LowRank, Squares
 from ..points import KruskalPoint
 from ..recovery import Recovery, RecoveryStatus
@@ -21,6 +22,11 @@ _ROUNDING = 1e-8
 _NEAR = 3.0
 # Steps of the factorisation that a start is made by.
 _STEPS = 2000
+
+_ELSEWHERE = (
+    "the nonnegative terms that were found are farther from those without signs than the errors of "
+    "these: there may be no such terms, or better ones"
+)
 
 Factors = tuple[np.ndarray, ...]
 
@@ -52,23 +58,40 @@ def fit_nonnegative(
         observed.data,
         Composed(outer, Squares()),
         observed.weights,
+        # Which data are wrong is known, and squares of the others lead no row astray.
+        SquaredL2(weights=_right(observed, free)) if free.status.succeeded else None,
         x0=tuple(np.sqrt(_away_from_zero(factor)) for factor in start),
         restarts=0,
     )
     squares = tuple(np.asarray(leaf, np.float64) ** 2 for leaf in found.x)
-    if not found.status.succeeded and _same(free, factors, squares):
-        # Factors of a matrix can be mixed, which is no doubt about the matrix.
+    if not free.status.succeeded:
+        return squares, observed.outliers(found)
+    if found.status is not RecoveryStatus.INTERRUPTED:
         effort = {"steps": free.steps + found.steps, "passes": free.passes + found.passes}
-        estimator._take_verdict(dataclasses.replace(free, **effort))
-    return squares, observed.outliers(found)
+        verdict = dataclasses.replace(free, **effort)
+        if not _same(free, factors, squares):
+            verdict = dataclasses.replace(
+                verdict, status=RecoveryStatus.NOT_CONVERGED, objections=(_ELSEWHERE,)
+            )
+        estimator._take_verdict(verdict)
+    return squares, places
+
+
+def _right(observed: Observed, free: Recovery) -> np.ndarray:
+    """Weights of the data, those that are wrong without any."""
+    weights = np.ones(observed.data.shape) if observed.weights is None else observed.weights.copy()
+    weights[free.outliers] = 0
+    return weights
 
 
 def _same(free: Recovery, factors: Factors, others: Factors) -> bool:
-    """Whether other factors make the same point, as far as it is known."""
+    """Whether other factors make the same point, as far as it is known.
+
+    (Those of a matrix can be mixed, which is no doubt about the matrix.)
+    """
     point = np.asarray(KruskalPoint(factors).dense())
     distance = np.linalg.norm(np.asarray(KruskalPoint(others).dense()) - point)
-    allowed = max(_NEAR * free.expected_error, _ROUNDING) * np.linalg.norm(point)
-    return free.status.succeeded and bool(distance <= allowed)
+    return bool(distance <= max(_NEAR * free.expected_error, _ROUNDING) * np.linalg.norm(point))
 
 
 def _away_from_zero(factor: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ _SMALL = 100_000
 _LARGEST_ERROR = 0.1
 # Singular values that are this small, relative to the largest, are rounding errors.
 _ROUNDING = 1e-9
+# Singular values of noise reach this bound, and a little more if entries are missing.
+_BEYOND_NOISE = 1.3
 # Medians of residuals that are so many times their standard error are more than chance; that of n
 # normal numbers is sqrt(pi / 2 n) times theirs. So often the location is moved by them.
 _CLEARLY, _ERROR_OF_MEDIANS = 4.0, np.sqrt(np.pi / 2)
@@ -82,7 +84,9 @@ class Plane(NamedTuple):
         noise = noise if centre and np.isfinite(noise) else 0.0
         # What differs between rows may itself be a rounding error of what they have in common.
         common = np.finfo(float).eps * np.linalg.norm(middle) * len(self.factors[0])
-        return int(np.sum(values > max(_ROUNDING * values[0], noise * sides, common)))
+        return int(
+            np.sum(values > max(_ROUNDING * values[0], _BEYOND_NOISE * noise * sides, common))
+        )
 
     def own_rows(self, table: Table) -> np.ndarray:
         """All but the few of which so much is wrong that too little is known about them."""

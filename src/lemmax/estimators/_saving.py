@@ -64,12 +64,14 @@ class Saved:
         """
         from safetensors import SafetensorError, safe_open
 
+        if pathlib.Path(path).is_dir():
+            raise ValueError(f"{path} is a folder; name the file.")
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise ValueError(f"{path} is not a file that lemmax has written: {error}.") from error
+            raise ValueError(f"{path} is not a file that lemmax has written.") from error
         if header.get("format") != _FORMAT or "class" not in header:
             raise ValueError(f"{path} does not hold an estimator of this version of lemmax.")
         kind = getattr(importlib.import_module("lemmax.estimators"), header["class"], None)

@@ -80,7 +80,8 @@ class RobustPCA(
     left_out_ : array of int
         Rows that are not part of the fit, and of which the verdict does not speak: those without
         entries, and a few of which most is wrong if without them the others can be recovered.
-        Their scores are those that `transform` gives.
+        Their scores are 0, so that the location stands for them; `transform` gives better ones if
+        half of a row is right.
     noise_ : float
         Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
@@ -145,6 +146,8 @@ class RobustPCA(
         if weights is not None:
             X = np.where(weights > 0, X, np.nan)
         empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
+        if len(empty) == X.shape[1]:
+            raise ValueError("There is nothing but missing entries: no value is observed.")
         if len(empty):
             raise ValueError(f"Column {empty[0]} holds no values: every entry of it is missing.")
         if self.nonnegative and self.centre:
@@ -152,8 +155,6 @@ class RobustPCA(
         self._forget()
         # Of a row without entries nothing is known but the location.
         rows = np.flatnonzero(~np.all(np.isnan(X), axis=1))
-        if len(rows) == 0:
-            raise ValueError("There is nothing but missing entries: no value is observed.")
         side = min(len(rows), X.shape[1])
         default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
         fit = PlaneFit(self, bool(self.centre), checked_rank(self.rank, side, default))
@@ -188,7 +189,6 @@ class RobustPCA(
         self.left_out_ = np.setdiff1d(np.arange(len(X)), rows)
         scores = np.zeros((len(X), self.rank_))
         scores[rows] = self.scores_
-        scores[self.left_out_] = self._scores(X[self.left_out_])
         self.scores_ = scores
         self.low_rank_ = scores @ self.components_ + self.location_
         whole = np.nonzero(~np.isnan(X[self.left_out_]))

@@ -104,6 +104,8 @@ def recover(
     check_kind("loss", loss, AbstractLoss, "one of lemmax's (an instance of AbstractLoss)")
     if operator is None:
         data, loss = _without_missing(data, loss)
+    if isinstance(map, (PSD, LowRank)) and x0 is None:
+        map = of_rank(map, min(map.rank, *map.shape))  # a matrix has no more
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     forget_programs_if_many()
