@@ -147,7 +147,7 @@ def test_a_row_with_too_few_entries_is_not_determined():
 def test_parts_that_nothing_connects_are_not_determined():
     """Two blocks, each of them complete: how they go together, no entry says."""
     rng = np.random.default_rng(5)
-    for dims in ((8, 9), (5, 6, 7), (120, 130)):
+    for dims in ((8, 9), (5, 6, 7), (120, 130), (40, 50, 60)):
         map = lm.maps.LowRank(dims, 2) if len(dims) == 2 else lm.maps.CP(dims, 2)
         x = tuple(rng.standard_normal((d, 2)) for d in dims)
         problem = lm.Composite(lm.losses.L1(), map, np.ones(dims))
@@ -158,6 +158,10 @@ def test_parts_that_nothing_connects_are_not_determined():
         freedom = degrees_of_freedom(map, 2)
         assert tangent_of_entries(problem, map, x, used, freedom).weakest < 1e-6
         assert tangent_of_entries(problem, map, x, np.ones(dims, bool), freedom).weakest > 0.01
+        listed = lm.operators.Entries(tuple(np.indices(dims).reshape(len(dims), -1)), dims)
+        problem = lm.Composite(lm.losses.L1(), map, np.ones(used.size), listed)
+        assert tangent_of_entries(problem, map, x, used.ravel(), freedom).weakest < 1e-6
+        assert tangent_of_entries(problem, map, x, np.ones(used.size, bool), freedom).weakest > 0.01
 
 
 def test_tangents_of_few_entries_agree_with_the_jacobian():

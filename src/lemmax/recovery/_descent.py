@@ -50,6 +50,7 @@ class Descent:
     def __init__(self, bench: Workbench, robust: bool, watch: Watch, rng: np.random.Generator):
         self.bench, self.robust, self.watch, self.rng = bench, robust, watch, rng
         self.known = bench.weights() > 0
+        self._all_known = bool(np.all(self.known))
         data = np.abs(np.asarray(bench.problem.data, np.float64))[self.known]
         self.scale = float(np.median(data[data > 0]))
         self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
@@ -124,8 +125,9 @@ class Descent:
         return float(_bulk_loss(self.bench.problem.loss, at.residual, level))
 
     def _typical(self, residual: Any) -> float:
-        sizes = np.abs(np.asarray(residual, np.float64))[self.known]
-        return float(np.median(sizes) if self.robust else np.sqrt(np.mean(sizes**2)))
+        known = np.asarray(residual, np.float64)
+        known = known if self._all_known else known[self.known]
+        return float(np.median(np.abs(known)) if self.robust else np.sqrt(np.mean(known**2)))
 
     def cut(self, x: Parameters, rank: int) -> Parameters:
         """The leading terms of x."""

@@ -79,15 +79,15 @@ def tangent_of_entries(
     factors = _balanced([np.asarray(factor, np.float64) for factor in map(x).factors])
     operator, used = problem.operator, np.asarray(used)
     shape = tuple(len(factor) for factor in factors)
-    seen = _places(operator, shape, used)
     parameters = sum(factor.size for factor in factors)
     if parameters <= _FEW_PARAMETERS and math.prod(shape) * parameters <= _SMALL:
+        seen = _places(operator, shape, used)
         inner, outer = (
             _derivatives(factors, places, bool(map.symmetric))
             for places in (seen, list(np.indices(shape).reshape(len(shape), -1)))
         )
         return _compared(inner.T @ inner, outer.T @ outer, freedom)
-    if _parts(shape, seen, bool(map.symmetric)) > 1:
+    if _parts(shape, _links(operator, shape, used), bool(map.symmetric)) > 1:
         return Tangent(freedom, 0.0, np.inf)
     grams = list(_row_grams(operator, factors, used))
     if map.symmetric:  # every mode sees the same rows
@@ -163,16 +163,29 @@ def _derivatives(
     return sum(blocks[1:], blocks[0]) if symmetric else np.hstack(blocks)
 
 
-def _parts(shape: tuple[int, ...], places: list[np.ndarray], symmetric: bool) -> int:
+def _links(
+    operator: AbstractOperator, shape: tuple[int, ...], used: np.ndarray
+) -> list[tuple[np.ndarray, ...]]:
+    """For each mode but the first: pairs of indices of the first and of it that an entry has."""
+    modes = range(1, len(shape))
+    if isinstance(operator, Entries):
+        places = _places(operator, shape, used)
+        return [(places[0], places[mode]) for mode in modes]
+    # Of a whole array it is enough to know between which indices there is any entry.
+    others = (tuple(k for k in modes if k != mode) for mode in modes)
+    return [np.nonzero(np.any(used.reshape(shape), axis=each)) for each in others]
+
+
+def _parts(shape: tuple[int, ...], links: list[tuple[np.ndarray, ...]], symmetric: bool) -> int:
     """Into how many parts the rows of all factors fall, entries connecting those they are in."""
     offsets = np.zeros(len(shape), int) if symmetric else np.cumsum((0, *shape[:-1]))
     nodes = shape[0] if symmetric else sum(shape)
-    ends = [index + offset for index, offset in zip(places, offsets, strict=True)]
-    rows = np.concatenate([ends[0]] * (len(shape) - 1))
-    links = sparse.coo_array(
-        (np.ones(len(rows), bool), (rows, np.concatenate(ends[1:]))), shape=(nodes, nodes)
+    rows = np.concatenate([first for first, _ in links])
+    others = [other + offset for (_, other), offset in zip(links, offsets[1:], strict=True)]
+    edges = sparse.coo_array(
+        (np.ones(len(rows), bool), (rows, np.concatenate(others))), shape=(nodes, nodes)
     )
-    return csgraph.connected_components(links, directed=False)[0]
+    return csgraph.connected_components(edges, directed=False)[0]
 
 
 def _row_grams(
