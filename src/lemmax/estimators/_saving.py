@@ -31,10 +31,10 @@ class Saved:
         """
         from safetensors.numpy import save_file as write
 
-        check_is_fitted(self)
         path = pathlib.Path(path)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")
+        check_is_fitted(self)
         arrays: dict[str, np.ndarray] = {}
         fitted = {
             name: _described(value, name, arrays)
