@@ -25,18 +25,20 @@ _MOVES = 5
 _FEW_ROWS, _MOSTLY = 0.1, 0.5
 
 
-class Table(NamedTuple):
+class WeightedTable(NamedTuple):
     """What is known, in some units, and how much it counts."""
 
     values: np.ndarray
     """NaN where nothing is known."""
     weights: np.ndarray | None
 
-    def part(self, rows: np.ndarray) -> "Table":
+    def part(self, rows: np.ndarray) -> "WeightedTable":
         """Some rows of it."""
-        return Table(self.values[rows], None if self.weights is None else self.weights[rows])
+        return WeightedTable(
+            self.values[rows], None if self.weights is None else self.weights[rows]
+        )
 
-    def in_units(self, units: np.ndarray) -> "Table":
+    def in_units(self, units: np.ndarray) -> "WeightedTable":
         """With columns in given units."""
         return self._replace(values=self.values / units)
 
@@ -63,7 +65,7 @@ class Plane(NamedTuple):
         """Whether it is the best there is, and not to be relied on."""
         return not (self.recovery.status.succeeded or self.interrupted)
 
-    def residual(self, table: Table) -> np.ndarray:
+    def residual(self, table: WeightedTable) -> np.ndarray:
         """NaN where nothing is known."""
         return table.values[self.rows] - self.shift - self.factors[0] @ self.factors[1].T
 
@@ -88,7 +90,7 @@ class Plane(NamedTuple):
             np.sum(values > max(_ROUNDING * values[0], _BEYOND_NOISE * noise * sides, common))
         )
 
-    def own_rows(self, table: Table) -> np.ndarray:
+    def own_rows(self, table: WeightedTable) -> np.ndarray:
         """All but the few of which so much is wrong that too little is known about them."""
         wrong = np.bincount(self.places[0], minlength=len(self.rows))
         known = np.sum(~np.isnan(table.values[self.rows]), axis=1)
@@ -109,7 +111,7 @@ class PlaneFit:
         """Medians: a point near the plane."""
         return np.nanmedian(values, axis=0) if self.centre else np.zeros(values.shape[1])
 
-    def through(self, table: Table) -> Plane:
+    def through(self, table: WeightedTable) -> Plane:
         """The best plane of several fits, each made only if there is need."""
         # Of a centred table of some rank, the table itself has one more.
         most, rows = self.bound + self.centre, np.arange(len(table.values))
@@ -123,7 +125,9 @@ class PlaneFit:
             plane = fewer._replace(location=plane.location)
         return plane
 
-    def _around(self, shift: np.ndarray, table: Table, rows: np.ndarray, rank: int) -> Plane:
+    def _around(
+        self, shift: np.ndarray, table: WeightedTable, rows: np.ndarray, rank: int
+    ) -> Plane:
         values, weights = table.part(rows)
         observed = Observed(values - shift, weights)
         map = LowRank(values.shape, min(rank, *values.shape))
@@ -139,7 +143,7 @@ class PlaneFit:
         basis, triangle = np.linalg.qr(factors[1])
         return shift + basis @ geometric_median(factors[0] @ triangle.T)
 
-    def _without_medians(self, plane: Plane, table: Table, most: int) -> Plane:
+    def _without_medians(self, plane: Plane, table: WeightedTable, most: int) -> Plane:
         """Medians may hide what sets a column's location apart from its components.
 
         (Beside zero a constant column would be evidence for whatever explains it.)
@@ -153,7 +157,7 @@ class PlaneFit:
         tells = other.recovery.status.succeeded and _tells_rows_apart(other)
         return other if tells else plane
 
-    def _without_foreign_rows(self, plane: Plane, table: Table, rank: int) -> Plane:
+    def _without_foreign_rows(self, plane: Plane, table: WeightedTable, rank: int) -> Plane:
         """A row that is wrong as a whole cannot be recovered; the others may be."""
         if not plane.failed or self.estimator.loss != "robust":
             return plane
@@ -163,7 +167,7 @@ class PlaneFit:
         other = self._around(plane.shift, table, rows, rank)
         return other if other.recovery.status.succeeded else plane
 
-    def _moved(self, plane: Plane, table: Table) -> Plane:
+    def _moved(self, plane: Plane, table: WeightedTable) -> Plane:
         """Around a better location, if residuals have medians of their own.
 
         Then the plane misses the location, and passes for noise what it would explain there.

@@ -16,7 +16,7 @@ from ._base import (
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
-from ._plane import Plane, PlaneFit, Table
+from ._plane import Plane, PlaneFit, WeightedTable
 from ._rows import predicted_rows, scores_of
 from ._units import equalised, units_of
 
@@ -162,7 +162,7 @@ class RobustPCA(
         shift = fit.first_location(X / units)
         if not np.any(np.nan_to_num(X / units - shift)):
             return self._constant(X, shift * units)
-        table = Table(X, weights).part(rows)
+        table = WeightedTable(X, weights).part(rows)
         plane = fit.through(table.in_units(units))
         finer = equalised(units, plane.residual(table.in_units(units)), plane.recovery.noise)
         if finer is not None and not plane.interrupted:
@@ -236,7 +236,7 @@ class RobustPCA(
         self.scores_ = np.zeros((len(X), 0))
         self.low_rank_ = np.broadcast_to(shift, X.shape).copy()
         self.outliers_ = sparse_at((np.zeros(0, int),) * 2, np.zeros(0), X.shape)
-        self.status_, self.left_out_ = "EXACT", np.zeros(0, int)
+        self.status_, self.left_out_ = "EXACT", np.flatnonzero(np.all(np.isnan(X), axis=1))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -248,9 +248,6 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        return self._scores(X)
-
-    def _scores(self, X: np.ndarray) -> np.ndarray:
         rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
         return scores_of(rows, components, self._loss(), self.nonnegative)
 

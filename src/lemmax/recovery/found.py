@@ -107,7 +107,8 @@ class Recovery:
     """Time it took, compilation included."""
     doubtful: tuple[list[int], ...] = ()
     """Of entries: rows and columns, or slices of each mode, of which so much is missing or wrong
-    that too little is known about them. Without these, there may be an answer for the others."""
+    that too little is known about them. Without these, there may be an answer for the others; an
+    answer that holds in spite of them may be wrong there."""
 
     @property
     def outlier_count(self) -> int:
