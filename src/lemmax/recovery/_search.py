@@ -42,8 +42,17 @@ _NOTHING = 1e-30
 # Observations times parameters.
 _TINY = 1e5
 
-Attempt = tuple[Parameters, int | None]
-"""Parameters to start from, and how many terms they have."""
+
+class Attempt(NamedTuple):
+    """Where to start."""
+
+    x: Parameters
+    rank: int | None
+    """How many terms x has."""
+    steps: int = MAX_STEPS
+    """How many at most lead down from there."""
+    noisy: bool = False
+    """Whether to look for noise at once, if that is where it leads, before anything else."""
 
 
 class Answer(NamedTuple):
@@ -76,7 +85,7 @@ class Search:
         self._interrupted = False  # while there was no descent yet
         # Of every attempt, and of every rank: asked for again when all attempts have failed.
         self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
-        self._hidden: dict[int | None, Predictions] = {}
+        self._hidden: dict[tuple[int | None, int], Predictions] = {}
 
     @property
     def passes(self) -> int:
@@ -99,8 +108,9 @@ class Search:
             return self._exact(ends[-1])._replace(interrupted=True)
 
     def _run(self, ends: list[Descended]) -> Answer:
-        for x, rank in self._attempts():
-            end = self.descent.run(x, rank, 0 if self._interrupted else MAX_STEPS)
+        for attempt in self._attempts():
+            x, rank, steps, noisy = attempt
+            end = self.descent.run(x, rank, 0 if self._interrupted else steps)
             end = end._replace(interrupted=end.interrupted or self._interrupted)
             ends.append(end)
             self.steps += end.steps
@@ -112,12 +122,10 @@ class Search:
                 if answer.certificate.holds:
                     tempted = self.entrywise and self.robust
                     return self._exact(self._thrifty(trimmed)) if tempted else answer
-            elif len(ends) == 1 and self.x0 is None and rank != 1:
-                # Noise, perhaps: then lower ranks bring nothing. (From rank 1 upwards they do, and
-                # other starts than a given one may.)
+            elif noisy:
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
-                    return self._exact_beside(answer, x) or answer
+                    return (self._exact_beside(answer, x) if steps else None) or answer
         return self._noisy(ends)
 
     def _exact_beside(self, noisy: Answer, x: Parameters) -> Answer | None:
@@ -152,20 +160,28 @@ class Search:
             for x in self._starts_beside(self.x0):
                 if map is not None and bound is not None and bound < map.rank:
                     x = self.descent.cut(x, bound)
-                yield x, bound
+                yield Attempt(x, bound)
             return
-        unfolded = self._unfolded()
+        # Of the first start: if it ends in noise, lower ranks bring nothing. (From rank 1 upwards
+        # they do, and other starts than a given one may.)
+        unfolded, first = self._unfolded(), True
         if unfolded is not None:
-            yield unfolded.x, unfolded.rank
+            if not unfolded.exact:
+                # What is wrong is known, so that least squares find the rest: quickly, if they do.
+                yield Attempt(unfolded.x, unfolded.rank, 0, noisy=True)
+            yield Attempt(unfolded.x, unfolded.rank, noisy=unfolded.rank != 1)
+            first = False
         x = self._spectral(self.seed)
         if map is None or bound is None:
-            yield x, None
+            yield Attempt(x, None, noisy=first)
             return
         for rank in self._ranks(bound):
-            yield x if rank == map.rank else self.descent.cut(x, rank), rank
+            here = x if rank == map.rank else self.descent.cut(x, rank)
+            yield Attempt(here, rank, noisy=first and rank != 1)
+            first = False
         if self._is_tensor:  # these have local minima
             for k in range(1, self.restarts + 1):
-                yield self._spectral(self.seed + k), bound
+                yield Attempt(self._spectral(self.seed + k), bound)
 
     def _ranks(self, bound: int) -> list[int]:
         """In the order in which they are tried: the bound first, if there are data enough.
@@ -279,6 +295,7 @@ class Search:
             self._refits.append(
                 [(refit(self.bench, x, rank, self.robust), end.sizes) for x, rank in contained]
             )
+        steps = MAX_STEPS if any(end.steps for end in ends) else 0
         fits = [pair for attempt in self._refits for pair in attempt]
         fits = [(fit, sizes) for fit, sizes in fits if np.isfinite(fit.at.value)]
         if not fits:
@@ -289,7 +306,9 @@ class Search:
             return self._answer(best.at, sizes, certificate)
         fit = self._evidence.fit(best.at)
         try:
-            certificate = certify_noise(fit, best.used, best.scale, lambda: self._predictions(best))
+            certificate = certify_noise(
+                fit, best.used, best.scale, lambda: self._predictions(best, steps)
+            )
         except KeyboardInterrupt:
             return self._answer(best.at, sizes, certify_exact(fit, self.descent.zero), True)
         return self._answer(best.at, sizes, certificate)
@@ -311,26 +330,26 @@ class Search:
         criterion = schwarz(self.bench, residual, used, certificate.noise, certificate.freedom)
         return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
 
-    def _contained(self, end: Descended) -> Iterator[Attempt]:
+    def _contained(self, end: Descended) -> Iterator[tuple[Parameters, int | None]]:
         rank = end.at.rank
         yield end.at.x, rank
         if rank is not None:
             for fewer in lower_ranks(rank) if rank > _MANY else range(1, rank):
                 yield self.descent.cut(end.at.x, fewer), fewer
 
-    def _predictions(self, best: Refit) -> Predictions:
-        """Of fits from scratch, of the same rank."""
-        rank = best.at.rank
-        if rank not in self._hidden:
-            self._hidden[rank] = predictions(
+    def _predictions(self, best: Refit, steps: int) -> Predictions:
+        """Of fits from scratch, of the same rank and with so many steps."""
+        kind = rank, _ = best.at.rank, steps
+        if kind not in self._hidden:
+            self._hidden[kind] = predictions(
                 self.problem,
                 self.seed,
-                lambda part: self._again(part, rank),
+                lambda part: self._again(part, rank, steps),
                 lambda hidden: self._evidence.spread(best, hidden),
             )
-        return self._hidden[rank]
+        return self._hidden[kind]
 
-    def _again(self, problem: Composite, rank: int | None) -> np.ndarray:
+    def _again(self, problem: Composite, rank: int | None, steps: int) -> np.ndarray:
         """Residuals of a fit from scratch to a problem with less data."""
         part = Search(problem, self.x0, self.seed, 0, self.watch)
         x = self.x0
@@ -339,7 +358,7 @@ class Search:
             x = part._spectral(self.seed) if unfolded is None else unfolded.x
         if rank is not None:
             x = part.descent.cut(x, rank)
-        end = part.descent.run(x, rank)
+        end = part.descent.run(x, rank, steps)
         if end.interrupted or part._interrupted:
             raise KeyboardInterrupt
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)

@@ -33,6 +33,8 @@ class UnfoldedStart(NamedTuple):
     x: Parameters
     rank: int
     """How many terms of x are not zero: as many as the unfolding has, if it is exact."""
+    exact: bool
+    """Whether there is no noise in the unfolding."""
     interrupted: bool
     """Whether the watch, or Ctrl-C, put an end to the fit of the unfolding."""
 
@@ -56,11 +58,11 @@ def unfolded_start(
     rows, columns = _balanced_modes(map.shape)
     flat = _size(map.shape, rows), _size(map.shape, columns)
     known = int(descent.known.sum())
-    wanted = convincing_observations(degrees_of_freedom(LowRank(flat, 1), 1))
-    if math.prod(map.shape) > max(known, _LARGE) or known < wanted:
+    most = _most_terms(flat, map.rank, known)
+    if math.prod(map.shape) > max(known, _LARGE) or not most:
         return None, 0, 0
     found = fit_entries(
-        _unfolded(problem, rows, columns, min(map.rank, *flat)),
+        _unfolded(problem, rows, columns, most),
         seed=seed,
         watch=lambda step, rank, scale: descent.watch(f"unfolding of rank {rank}", step, scale),
     )
@@ -76,7 +78,8 @@ def unfolded_start(
     residual = found.residual
     if isinstance(problem.operator, Identity):
         residual = _folded(residual, map.shape, (*rows, *columns))
-    rank = found.map.rank if descent.vanishes(residual) else map.rank
+    exact = descent.vanishes(residual)
+    rank = found.map.rank if exact else map.rank
     fewer = with_rank(map, rank)
     assert isinstance(fewer, (CP, SymmetricCP))
     tucker = project_tucker(tensor, rank, symmetric=bool(map.symmetric), noisy=False).parts
@@ -84,7 +87,21 @@ def unfolded_start(
         lambda factor: np.pad(factor, ((0, 0), (0, map.rank - rank))),
         decompose(tucker, fewer, rng),
     )
-    return UnfoldedStart(x, rank, found.interrupted), found.passes, found.steps
+    return UnfoldedStart(x, rank, exact, found.interrupted), found.passes, found.steps
+
+
+def _most_terms(flat: tuple[int, int], bound: int, known: int) -> int:
+    """The largest rank of a matrix whose freedom is less than half of what is known.
+
+    With more, a fit goes through most of anything. (But one term is always worth a trial.)
+    """
+    most = 0
+    for rank in range(1, min(bound, *flat) + 1):
+        wanted = convincing_observations(degrees_of_freedom(LowRank(flat, rank), rank))
+        if wanted > (known if rank == 1 else known / 2):
+            break
+        most = rank
+    return most
 
 
 def _balanced_modes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
