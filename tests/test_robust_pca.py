@@ -1,11 +1,15 @@
 """Robust principal components: answers that are known otherwise, and rows that do not belong."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import lemmax as lm
 from lemmax.estimators import RobustPCA
+from lemmax.estimators._rows import judged_rows
+from lemmax.losses import L1
 from tests.tables import spoiled_table
 
 
@@ -208,13 +212,56 @@ def test_a_few_foreign_rows_are_left_out_and_named(cleaned):
     table = table.copy()
     foreign = [3, 20]
     table[foreign] = 30 * np.random.default_rng(1).standard_normal((2, table.shape[1]))
-    with pytest.warns(UserWarning, match=r"the rows \[3, 20\] is wrong; they are left out"):
+    with pytest.warns(UserWarning, match=r"in the rows \[3, 20\] is right to be sure"):
         model = RobustPCA(rank=5).fit(table)
     assert (model.status_, model.rank_, list(model.left_out_)) == ("EXACT", 2, foreign)
     others = np.delete(np.arange(len(table)), foreign)
     np.testing.assert_allclose(model.low_rank_[others], truth[others], atol=1e-9)
     assert np.all(model.outliers_.toarray()[foreign] != 0)
     np.testing.assert_array_equal(model.low_rank_[foreign], [model.location_] * 2)
+
+
+def test_a_column_that_is_one_number_has_no_part_in_the_components(cleaned):
+    """Nor is it evidence for whatever explains it; what differs in it is wrong."""
+    truth, table, plain = cleaned
+    wider = np.insert(table, 4, 7.0, axis=1)
+    wider[[2, 9], 4] = 50.0, np.nan
+    model = RobustPCA(rank=5).fit(wider)
+    assert (model.status_, model.rank_, model.location_[4]) == ("EXACT", 2, 7.0)
+    np.testing.assert_array_equal(model.components_[:, 4], 0.0)
+    np.testing.assert_allclose(model.low_rank_, np.insert(truth, 4, 7.0, axis=1), atol=1e-9)
+    wrong = np.insert(plain.outliers_.toarray(), 4, 0.0, axis=1)
+    wrong[2, 4] = 43.0
+    np.testing.assert_allclose(model.outliers_.toarray(), wrong, atol=1e-9)
+
+
+def test_beside_few_columns_one_number_is_no_help_and_no_harm():
+    truth, table, wrong = noisy_table(77)
+    truth[:, 5] = table[:, 5] = 4.0
+    table[30, np.arange(8) != 5] = np.nan  # and of one row it is all there is
+    wrong[:, 5] = wrong[30] = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of rows that are left out
+        model = RobustPCA(rank=2).fit(table)
+    assert (model.status_, model.rank_) == ("NOISE_LEVEL", 2)
+    assert 30 in model.left_out_
+    assert len(model.left_out_) <= 12
+    sure = np.delete(np.arange(120), model.left_out_)
+    assert np.sqrt(np.mean((model.low_rank_ - truth)[sure] ** 2)) < 0.05
+    assert np.all((model.outliers_.toarray() != 0)[sure][wrong[sure]])
+
+
+def test_a_row_that_is_left_out_is_wrong_only_where_it_is(cleaned):
+    """Of its entries more than half agree with components that others have shown."""
+    rng = np.random.default_rng(0)
+    components = rng.standard_normal((2, 9))
+    rows = rng.standard_normal((3, 2)) @ components
+    rows[0, 4], rows[1], rows[2, 3:] = 30.0, 30 * rng.standard_normal(9), np.nan
+    scores, wrong = judged_rows(rows, components, L1(), noise=0.0)
+    np.testing.assert_allclose((scores @ components)[2, :3], rows[2, :3])
+    assert np.allclose(np.delete((scores @ components)[0] - rows[0], 4), 0)
+    assert not np.any(scores[1])
+    assert list(zip(*wrong, strict=True)) == [(0, 4), *((1, k) for k in range(9))]
 
 
 @pytest.mark.slow

@@ -124,3 +124,25 @@ def test_a_bound_that_is_too_low_makes_no_noise_of_terms():
     found = lm.recover(None, tensor, lm.maps.CP((12, 10, 8), rank=2))
     assert found.status is lm.RecoveryStatus.NOT_CONVERGED
     assert "the bound on the rank may be too low" in found.summary()
+
+
+def test_an_unfolding_that_could_be_anything_misleads_no_noisy_fit():
+    """At the bound, the squarest matrix has more freedom than half of the entries.
+
+    The error is that of one who knows the truth but for the noise: its part along the tangents.
+    """
+    rng = np.random.default_rng(5)
+    shape = (14, 12, 10)
+    factors = tuple(rng.standard_normal((d, 5)) for d in shape)
+    truth = np.asarray(KruskalPoint(factors).dense())
+    noise = 0.02 * np.std(truth) * rng.standard_normal(shape)
+    wrong = rng.random(shape) < 0.05
+    data = np.where(wrong, 10 * np.std(truth) * rng.standard_normal(shape), truth + noise)
+    found = lm.recover(None, data, lm.maps.CP(shape, rank=8))
+    assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 5)
+    blocks = jax.jacfwd(lambda x: KruskalPoint(x).dense())(factors)
+    tangents = np.concatenate([np.asarray(b).reshape(truth.size, -1) for b in blocks], axis=1)
+    right = ~wrong.ravel()
+    moves = np.linalg.lstsq(tangents[right], noise.ravel()[right], rcond=1e-10)[0]
+    error = np.linalg.norm(np.asarray(found.point.dense()) - truth)
+    assert error < 1.2 * np.linalg.norm(tangents @ moves)

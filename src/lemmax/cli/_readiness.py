@@ -77,8 +77,8 @@ def note_left_out(outcome: Outcome, table: TableFile, rows: np.ndarray) -> None:
     foreign = rows[_known(table, _ROWS)[rows] > 0]
     if len(foreign):
         outcome.remark(
-            f"Most of what is in {_listed(foreign, table.row_name)} of {table.path.name} is wrong: "
-            f"the verdict speaks of the other rows."
+            f"Too little of what is in {_listed(foreign, table.row_name)} of {table.path.name} is "
+            "right to be sure of it: the verdict speaks of the other rows."
         )
 
 

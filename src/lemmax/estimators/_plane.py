@@ -23,6 +23,8 @@ _CLEARLY, _ERROR_OF_MEDIANS = 4.0, np.sqrt(np.pi / 2)
 _MOVES = 5
 # Up to this share of the rows may be left out; of such a row so much is wrong.
 _FEW_ROWS, _MOSTLY = 0.1, 0.5
+# A column of which such a share is one number may be that number, and the rest of it wrong.
+_STEADY = 0.8
 
 
 class WeightedTable(NamedTuple):
@@ -36,6 +38,12 @@ class WeightedTable(NamedTuple):
         """Some rows of it."""
         return WeightedTable(
             self.values[rows], None if self.weights is None else self.weights[rows]
+        )
+
+    def columns(self, which: np.ndarray) -> "WeightedTable":
+        """Some columns of it."""
+        return WeightedTable(
+            self.values[:, which], None if self.weights is None else self.weights[:, which]
         )
 
     def in_units(self, units: np.ndarray) -> "WeightedTable":
@@ -82,12 +90,38 @@ class Plane(NamedTuple):
         """How many singular values are more than errors: one may have been the location alone."""
         middle, noise = self.location - self.shift, self.recovery.noise
         values = self.centred()[1]
-        sides = sum(np.sqrt(len(factor)) for factor in self.factors)
+        sides = sum(np.sqrt(np.sum(np.any(factor, axis=1))) for factor in self.factors)
         noise = noise if centre and np.isfinite(noise) else 0.0
         # What differs between rows may itself be a rounding error of what they have in common.
         common = np.finfo(float).eps * np.linalg.norm(middle) * len(self.factors[0])
         return int(
             np.sum(values > max(_ROUNDING * values[0], _BEYOND_NOISE * noise * sides, common))
+        )
+
+    def within(self, table: WeightedTable, rows: np.ndarray, columns: np.ndarray) -> "Plane":
+        """As one of a table of which it has seen some rows, and some columns.
+
+        Of the other columns the location says it all: their medians, and the rest is wrong.
+        """
+        location = np.nanmedian(table.values, axis=0)
+        shift, whole = location.copy(), np.zeros((len(location), self.factors[1].shape[1]))
+        location[columns], shift[columns] = self.location, self.shift
+        whole[columns] = self.factors[1]
+        rows = rows[self.rows]
+        differs = table.values[rows] != location
+        differs &= ~np.isnan(table.values[rows])
+        differs[:, columns] = False
+        more = np.nonzero(differs)
+        places = (
+            np.concatenate([self.places[0], more[0]]),
+            np.concatenate([columns[self.places[1]], more[1]]),
+        )
+        return self._replace(
+            rows=rows,
+            places=places,
+            factors=(self.factors[0], whole),
+            shift=shift,
+            location=location,
         )
 
     def own_rows(self, table: WeightedTable) -> np.ndarray:
@@ -113,8 +147,28 @@ class PlaneFit:
 
     def through(self, table: WeightedTable) -> Plane:
         """The best plane of several fits, each made only if there is need."""
+        # A column that is one number would be evidence for whatever explains it beside others.
+        steady = self._steady(table.values, 1.0)
+        plane = self._through(table, ~steady)
+        steadier = self._steady(table.values, _STEADY)
+        if plane.failed and self.estimator.loss == "robust" and np.any(steadier & ~steady):
+            other = self._through(table, ~steadier)
+            plane = plane if other.failed else other
+        return plane
+
+    def _steady(self, values: np.ndarray, share: float) -> np.ndarray:
+        """Columns of which such a share is one number, if there are others."""
+        alike = np.sum(values == np.nanmedian(values, axis=0), axis=0)
+        steady = alike >= share * np.sum(~np.isnan(values), axis=0)
+        return steady if self.centre and not np.all(steady) else np.zeros_like(steady)
+
+    def _through(self, whole: WeightedTable, which: np.ndarray) -> Plane:
+        """Through some columns, and the rows that have entries there."""
+        columns = np.flatnonzero(which)
+        present = np.flatnonzero(~np.all(np.isnan(whole.values[:, columns]), axis=1))
+        table = whole.part(present).columns(columns)
         # Of a centred table of some rank, the table itself has one more.
-        most, rows = self.bound + self.centre, np.arange(len(table.values))
+        most, rows = self.bound + self.centre, np.arange(len(present))
         plane = self._around(self.first_location(table.values), table, rows, most)
         plane = self._without_medians(plane, table, most)
         plane = self._without_foreign_rows(plane, table, most)
@@ -123,7 +177,7 @@ class PlaneFit:
             # More directions than allowed: the fit around the location that is now known.
             fewer = self._around(plane.location, table, plane.rows, self.bound)
             plane = fewer._replace(location=plane.location)
-        return plane
+        return plane.within(whole, present, columns)
 
     def _around(
         self, shift: np.ndarray, table: WeightedTable, rows: np.ndarray, rank: int
@@ -144,13 +198,8 @@ class PlaneFit:
         return shift + basis @ geometric_median(factors[0] @ triangle.T)
 
     def _without_medians(self, plane: Plane, table: WeightedTable, most: int) -> Plane:
-        """Medians may hide what sets a column's location apart from its components.
-
-        (Beside zero a constant column would be evidence for whatever explains it.)
-        """
-        values = table.values
-        constant = np.any(np.nanmax(values, axis=0) == np.nanmin(values, axis=0))
-        hopeful = np.any(plane.shift) and not constant and values.size <= _SMALL
+        """Medians may hide what sets a column's location apart from its components."""
+        hopeful = np.any(plane.shift) and table.values.size <= _SMALL
         if not hopeful or not plane.failed:
             return plane
         other = self._around(np.zeros_like(plane.shift), table, plane.rows, most)

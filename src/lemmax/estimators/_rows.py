@@ -6,6 +6,8 @@ from ..losses import AbstractLoss
 from ..regression import regress
 
 _FOLDS = 5
+# Residuals of right entries: so many standard deviations of the noise, or rounding errors.
+_RIGHT, _ROUNDING = 4.0, 1e-8
 
 
 def scores_of(
@@ -18,6 +20,28 @@ def scores_of(
     if len(components) == 0 or len(rows) == 0:
         return np.zeros((len(rows), len(components)))
     return np.asarray(regress(components.T, rows, loss, nonnegative=nonnegative).coefficients)
+
+
+def judged_rows(
+    rows: np.ndarray,
+    components: np.ndarray,
+    loss: AbstractLoss,
+    noise: float,
+    nonnegative: bool = False,
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Coordinates of rows that may be wrong, and the places where they are.
+
+    Coordinates are 0, and all is wrong, if they do not explain more than half of a row, and more
+    than they go through by construction.
+    """
+    scores, known = scores_of(rows, components, loss, nonnegative), ~np.isnan(rows)
+    largest = np.max(np.abs(np.nan_to_num(rows)), axis=1, keepdims=True, initial=0.0)
+    away = np.abs(rows - scores @ components)
+    right = away <= np.maximum(_RIGHT * noise, _ROUNDING * largest)
+    count = np.sum(right, axis=1, keepdims=True)
+    enough = (count > len(components)) & (2 * count > np.sum(known, axis=1, keepdims=True))
+    wrong = np.where(enough, ~right, rows != 0)
+    return np.where(enough, scores, 0.0), np.nonzero(known & wrong)
 
 
 def predicted_rows(

@@ -17,7 +17,7 @@ from ._base import (
 )
 from ._nonnegative import fit_nonnegative
 from ._plane import Plane, PlaneFit, WeightedTable
-from ._rows import predicted_rows, scores_of
+from ._rows import judged_rows, predicted_rows, scores_of
 from ._units import equalised, units_of
 
 # The bound on the rank if none is given: a quarter of the smaller side, and at most this.
@@ -66,6 +66,8 @@ class RobustPCA(
         Orthonormal rows (unless nonnegative), the strongest first; in the units of the table, so
         that of columns in different units those with large numbers prevail in them.
     location_ : array of shape (n_features,)
+        With a location, columns that are one number, but for a few wrong entries, have no part in
+        the components.
     scale_ : array of shape (n_features,)
         The unit of each column in the fit; ones if nothing was scaled.
     singular_values_ : array of shape (n_components,)
@@ -79,9 +81,9 @@ class RobustPCA(
         What was wrong: by how much, and where.
     left_out_ : array of int
         Rows that are not part of the fit, and of which the verdict does not speak: those without
-        entries, and a few of which most is wrong if without them the others can be recovered.
-        Their scores are 0, so that the location stands for them; `transform` gives better ones if
-        half of a row is right.
+        entries, and a few of which too little is right, if without them the others can be
+        recovered. They are as `transform` has them where most of their entries agree with that;
+        else the location stands for them, and whatever they hold is wrong.
     noise_ : float
         Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
@@ -154,15 +156,14 @@ class RobustPCA(
             raise ValueError("Nonnegative components need centre=False: a location has a sign.")
         self._forget()
         # Of a row without entries nothing is known but the location.
-        rows = np.flatnonzero(~np.all(np.isnan(X), axis=1))
-        side = min(len(rows), X.shape[1])
+        side = min(int(np.sum(~np.all(np.isnan(X), axis=1))), X.shape[1])
         default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
         fit = PlaneFit(self, bool(self.centre), checked_rank(self.rank, side, default))
         units = units_of(X, self.scale, self.centre)
         shift = fit.first_location(X / units)
         if not np.any(np.nan_to_num(X / units - shift)):
             return self._constant(X, shift * units)
-        table = WeightedTable(X, weights).part(rows)
+        table = WeightedTable(X, weights)
         plane = fit.through(table.in_units(units))
         finer = equalised(units, plane.residual(table.in_units(units)), plane.recovery.noise)
         if finer is not None and not plane.interrupted:
@@ -179,7 +180,7 @@ class RobustPCA(
             self._take_nonnegative(left, right * units[:, None])
         else:
             self._take(plane, units)
-        self._take_rows(X, rows[plane.rows], places)
+        self._take_rows(X, plane.rows, places)
         self._warn()
         self._warn_of_rows(X)
         return self
@@ -189,24 +190,31 @@ class RobustPCA(
         self.left_out_ = np.setdiff1d(np.arange(len(X)), rows)
         scores = np.zeros((len(X), self.rank_))
         scores[rows] = self.scores_
+        beside, parts = self._in_units(X[self.left_out_])
+        scores[self.left_out_], wrong = judged_rows(
+            beside, parts, self._loss(), self.noise_, self.nonnegative
+        )
         self.scores_ = scores
         self.low_rank_ = scores @ self.components_ + self.location_
-        whole = np.nonzero(~np.isnan(X[self.left_out_]))
         places = (
-            np.concatenate([rows[places[0]], self.left_out_[whole[0]]]),
-            np.concatenate([places[1], whole[1]]),
+            np.concatenate([rows[places[0]], self.left_out_[wrong[0]]]),
+            np.concatenate([places[1], wrong[1]]),
         )
         self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
 
     def _warn_of_rows(self, X: np.ndarray) -> None:
-        foreign = [int(k) for k in self.left_out_ if not np.all(np.isnan(X[k]))]
-        if foreign:
+        doubtful = [int(k) for k in self.left_out_ if not np.all(np.isnan(X[k]))]
+        if doubtful:
             warnings.warn(
-                f"RobustPCA: most of what is in the rows {foreign} is wrong; they are left out, "
-                "and the verdict speaks of the other rows.",
+                f"RobustPCA: too little of what is in the rows {doubtful} is right to be sure of "
+                "them; the verdict speaks of the other rows.",
                 UserWarning,
                 stacklevel=3,
             )
+
+    def _in_units(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows around the location and components, both in the units of the fit."""
+        return (X - self.location_) / self.scale_, self.components_ / self.scale_
 
     def _take(self, plane: Plane, units: np.ndarray) -> None:
         rank = plane.rank(bool(self.centre))
@@ -248,7 +256,7 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
+        rows, components = self._in_units(X)
         return scores_of(rows, components, self._loss(), self.nonnegative)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -279,7 +287,7 @@ class RobustPCA(
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        rows, components = (X - self.location_) / self.scale_, self.components_ / self.scale_
+        rows, components = self._in_units(X)
         guess = predicted_rows(rows, components, self._loss(), self.nonnegative)
         return -float(np.nanmean(np.abs(guess - rows)))
 

@@ -187,12 +187,15 @@ def _search_table(
         answer = min(answer, other, key=lambda each: each.criterion)
     if answer.certificate.holds or answer.interrupted or not problem.loss.robust:
         return answer, passes, steps
+    alike = [answer]
     for simpler in _simpler(problem, answer):
         other, more_passes, more_steps = search_entries(simpler, seed, watch)
         passes, steps = passes + more_passes, steps + more_steps
         if other.certificate.holds or other.interrupted:
             return (other if other.certificate.holds else answer), passes, steps
-    return answer, passes, steps
+        if simpler.loss is problem.loss:  # or else it has seen less
+            alike.append(other)
+    return min(alike, key=lambda each: each.criterion), passes, steps
 
 
 def _simpler(problem: Composite, answer: Answer) -> Iterator[Composite]:
