@@ -12,6 +12,8 @@ from ._reading import as_numbers, read_columns
 Listing = tuple[list[str], list[list[Any]]]
 """The header and the rows of a csv file."""
 _UNKNOWN = -1
+WRONG = ("was", "should be")
+"""What is told of wrong entries."""
 
 
 class Asked(NamedTuple):
@@ -91,12 +93,10 @@ class NamedEntries:
         return self.names, rows
 
     def outliers(self, model: Any) -> Listing:
-        """Entries that are wrong, and by how much."""
+        """Entries that are wrong, and what they should be."""
         errors = model.outliers_.tocoo()
-        return [*self.names[:2], "wrong by"], self._listed(errors.coords, errors.data)
-
-    def _listed(self, places: Any, values: np.ndarray) -> list[list[Any]]:
-        return [
-            [self.rows[i], self.columns[j], float(value)]
-            for i, j, value in zip(*places, values, strict=True)
+        wanted = model.predict(tuple(errors.coords))
+        return [*self.names[:2], *WRONG], [
+            [self.rows[i], self.columns[j], float(right + error), float(right)]
+            for i, j, error, right in zip(*errors.coords, errors.data, wanted, strict=True)
         ]

@@ -38,7 +38,7 @@ def refusing() -> Iterator[None]:
         with warnings.catch_warnings():
             # The verdict is printed anyway, and of which rows it does not speak.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "RobustPCA: most of")
+            warnings.filterwarnings("ignore", "RobustPCA: too little of")
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
         _say(str(error))
@@ -165,9 +165,8 @@ class Outcome:
         found = dataclasses.replace(found, seconds=self.seconds)
         self.say(found.summary())
         tone = "good" if found.status.succeeded else "caution"
-        reasons = [f" Because {objection}." for objection in found.objections]
         badge = page.badge(found.status.name, tone)
-        self.facts(found.as_dict(), badge, " ", found.status.message, *reasons)
+        self.facts(found.as_dict(), badge, " ", found.status.message)
 
     def facts(self, facts: dict[str, Any], *said: Any) -> None:
         """What is known about the answer, as numbers, and in a sentence on the page."""
@@ -176,10 +175,11 @@ class Outcome:
         shown = [
             (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
             for name, value in facts.items()
-            if name != "status"
+            if name not in ("status", "objections")
         ]
         self.blocks += [
             page.paragraph(*said),
+            *(page.paragraph(f"Because {each}.") for each in facts.get("objections", ())),
             page.details("all numbers", page.table(("", ""), shown)),
         ]
 
@@ -252,6 +252,4 @@ def _shortest(value: float) -> str:
 def _said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or "none"
     return "unknown" if value is None else str(value)

@@ -1,6 +1,7 @@
 """``lemmax pca``, ``complete``, ``cp``: from a file to an answer and a picture."""
 
 import pathlib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from rich.console import Console
 from .. import plots
 from ..recovery import RecoveryStatus
 from ._arrays import is_array, read_array
-from ._entries import NamedEntries
+from ._entries import WRONG, NamedEntries
 from ._files import Refusal
 from ._outcome import Outcome, column_names, refusing
 from ._readiness import (
@@ -87,7 +88,7 @@ def pca(
             names = (table.labels, table.label_name)
             outcome.table("cleaned.csv", model.low_rank_, table.columns, *names)
             outcome.table("location.csv", model.location_[None, :], table.columns)
-            _verdict(outcome, model)
+            _verdict(outcome, model, table.row_name, table.column_name)
             note_left_out(outcome, table, model.left_out_)
             _before_after(outcome, model, values, model.low_rank_, table)
             if model.rank_:
@@ -162,9 +163,10 @@ def complete(
         )
         with outcome.working():
             outcome.fit(model, table.values if entries is None else entries.values)
-            _verdict(outcome, model)
+            _verdict(outcome, model, table.row_name, table.column_name)
+            kind = "mean square" if squared else "mean size, wrong entries among them"
             for rank_tried, error in model.held_out_errors_.items():
-                outcome.say(f"rank {rank_tried}: error {error:.4g} at entries kept aside")
+                outcome.say(f"rank {rank_tried}: error {error:.4g} at entries kept aside ({kind})")
             _factors(outcome, model, table)
             if entries is None:
                 values, cleaned = dense_with_gaps(table.values), model.complete()
@@ -219,10 +221,7 @@ def cp(
                 agree = ", ".join(f"{score:.3f}" for score in model.stability_)
                 outcome.say(f"factor-match scores of all starts: {agree}")
             outcome.array("cleaned.npy", model.reconstruct())
-            errors = model.outliers_.tocoo()
-            header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), "wrong by"]
-            places = (index.tolist() for index in errors.coords)
-            outcome.listing("outliers.csv", header, zip(*places, errors.data.tolist(), strict=True))
+            _tensor_outliers(outcome, model, tensor)
             if model.rank_:
                 numbers = [f"term {k + 1}" for k in range(model.rank_)]
                 for mode, factor in enumerate(model.factors_):
@@ -254,6 +253,14 @@ def _read_tensor(file: pathlib.Path, array: str | None) -> np.ndarray:
     return tensor
 
 
+def _tensor_outliers(outcome: Outcome, model: Any, tensor: np.ndarray) -> None:
+    places = model.outliers_.tocoo().coords
+    header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), *WRONG]
+    columns = [*places, tensor[places], model.reconstruct()[places]]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    outcome.listing("outliers.csv", header, rows)
+
+
 def _note_repeated(outcome: Outcome, entries: NamedEntries) -> None:
     repeated = entries.repeated()
     if repeated:
@@ -275,8 +282,11 @@ def _loss(squared: bool) -> str:
     return "squared" if squared else "robust"
 
 
-def _verdict(outcome: Outcome, model: Any) -> None:
-    """The verdict on the screen and on the page, and the picture that supports it."""
+def _verdict(outcome: Outcome, model: Any, *names: Callable[[int], str]) -> None:
+    """The verdict on the screen and on the page, and the picture that supports it.
+
+    With the names that rows and columns have in the file; positions of a tensor have none.
+    """
     found = getattr(model, "recovery_", None)
     if found is None:  # nothing but a location, or effects of rows and columns
         line = f"{model.status_}: there are no components; noise {model.noise_:.3g}."
@@ -284,7 +294,7 @@ def _verdict(outcome: Outcome, model: Any) -> None:
         facts = {"status": model.status_, "rank": 0, "noise": model.noise_}
         outcome.facts({**facts, "seconds": outcome.seconds}, line)
         return
-    outcome.verdict(found)
+    outcome.verdict(found.named(*names) if names else found)
     outcome.picture(
         plots.recovery(found), "Rank and outliers", "Sizes of terms, and sizes of residuals."
     )
@@ -329,7 +339,7 @@ def _before_after(
         [labels[i], columns[j], float(values[i, j]), float(cleaned[i, j])]
         for i, j in zip(*places.coords, strict=True)
     ]
-    outcome.listing("outliers.csv", ["row", "column", "was", "should be"], rows)
+    outcome.listing("outliers.csv", ["row", "column", *WRONG], rows)
     description = "The table as it came, and without its errors."
     units = getattr(model, "scale_", np.ones(1))
     if np.any(units != 1):
@@ -337,8 +347,9 @@ def _before_after(
         values, cleaned = ((t - model.location_) / units for t in (values, cleaned))
         description += " Every column around its location, in units of its own."
     errors = model.outliers_.toarray() / units
+    title = "Not to be relied on" if _doubt(model) else ""
     figure = plots.before_after(
-        values, cleaned, errors, rows=table.labels, columns=table.columns, first=1
+        values, cleaned, errors, title, rows=table.labels, columns=table.columns, first=1
     )
     outcome.picture(figure, "Before and after", description)
 

@@ -8,13 +8,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive
 from ..losses import L1, AbstractLoss, SquaredL2
 from ..maps import AbstractMap
 from ..operators import AbstractOperator, Entries
 from ..points import KruskalPoint
-from ..recovery import Recovery, recover
+from ..recovery import Recovery, RecoveryStatus, recover
 from ._saving import Saved
 
 # With fewer entries than this share, those that are there are kept as a list.
@@ -28,6 +29,7 @@ class RecoveringEstimator(Saved, BaseEstimator):
     loss: str
     random_state: Any
     verbose: bool
+    status_: str
 
     def __sklearn_tags__(self):
         """NaN is welcome: it marks what is missing."""
@@ -61,6 +63,15 @@ class RecoveringEstimator(Saved, BaseEstimator):
         self.status_ = found.status.name
         self.n_iter_ = max(1, found.steps)
         self.noise_ = found.noise
+
+    def summary(self) -> str:
+        """What was found, and whether to rely on it, in a few lines."""
+        check_is_fitted(self)
+        found = getattr(self, "recovery_", None)
+        if found is not None:
+            return found.summary()
+        # Nothing had to be searched for, or the model was loaded.
+        return f"{self.status_}: {RecoveryStatus[self.status_].message}"
 
     def _forget(self) -> None:
         """What an earlier fit has found, and this one may not."""

@@ -20,6 +20,8 @@ _LEAST = 1e-2
 _ROUNDING = 1e-8
 # Points that are so many expected errors apart are the same.
 _NEAR = 3.0
+# Negative entries: beyond so many times the noise, and a share worth telling.
+_BEYOND_NOISE, _FEW = 3.0, 0.01
 # Steps of the factorisation that a start is made by.
 _STEPS = 2000
 
@@ -70,11 +72,19 @@ def fit_nonnegative(
         effort = {"steps": free.steps + found.steps, "passes": free.passes + found.passes}
         verdict = dataclasses.replace(free, **effort)
         if not _same(free, factors, squares):
+            objections = (_ELSEWHERE, *_negative(observed, free))
             verdict = dataclasses.replace(
-                verdict, status=RecoveryStatus.NOT_CONVERGED, objections=(_ELSEWHERE,)
+                verdict, status=RecoveryStatus.NOT_CONVERGED, objections=objections
             )
         estimator._take_verdict(verdict)
     return squares, places
+
+
+def _negative(observed: Observed, free: Recovery) -> list[str]:
+    """What nonnegative terms cannot explain, if there is much of it."""
+    right = _right(observed, free) > 0
+    share = np.mean(observed.data[right] < -_BEYOND_NOISE * free.noise)
+    return [f"{share:.0%} of the entries are negative beyond the noise"] if share > _FEW else []
 
 
 def _right(observed: Observed, free: Recovery) -> np.ndarray:

@@ -23,6 +23,10 @@ _CLEARLY, _ERROR_OF_MEDIANS = 4.0, np.sqrt(np.pi / 2)
 _MOVES = 5
 # Up to this share of the rows may be left out; of such a row so much is wrong.
 _FEW_ROWS, _MOSTLY = 0.1, 0.5
+# Without some rows, others may turn out to be of that kind.
+_ROUNDS = 3
+# Noise up to so many times that of another fit is not more.
+_NO_MORE = 1.1
 # A column of which such a share is one number may be that number, and the rest of it wrong.
 _STEADY = 0.8
 
@@ -122,6 +126,7 @@ class Plane(NamedTuple):
             factors=(self.factors[0], whole),
             shift=shift,
             location=location,
+            recovery=self.recovery.of_whole(rows, columns),
         )
 
     def own_rows(self, table: WeightedTable) -> np.ndarray:
@@ -171,6 +176,7 @@ class PlaneFit:
         most, rows = self.bound + self.centre, np.arange(len(present))
         plane = self._around(self.first_location(table.values), table, rows, most)
         plane = self._without_medians(plane, table, most)
+        plane = self._around_its_location(plane, table)
         plane = self._without_foreign_rows(plane, table, most)
         plane = self._moved(plane, table)
         if not plane.interrupted and plane.rank(self.centre) > self.bound:
@@ -206,15 +212,26 @@ class PlaneFit:
         tells = other.recovery.status.succeeded and _tells_rows_apart(other)
         return other if tells else plane
 
+    def _around_its_location(self, plane: Plane, table: WeightedTable) -> Plane:
+        """Through its own location a plane has a dimension less, of which a short row says more."""
+        rank = min((plane.recovery.rank or 0) - 1, self.bound)
+        if not (self.centre and plane.failed and rank > 0 and table.values.size <= _SMALL):
+            return plane
+        other = self._around(plane.location, table, plane.rows, rank)
+        as_good = other.recovery.noise <= _NO_MORE * plane.recovery.noise
+        return other if as_good or not other.failed else plane
+
     def _without_foreign_rows(self, plane: Plane, table: WeightedTable, rank: int) -> Plane:
         """A row that is wrong as a whole cannot be recovered; the others may be."""
-        if not plane.failed or self.estimator.loss != "robust":
-            return plane
-        rows = plane.own_rows(table)
-        if len(rows) == len(plane.rows) or np.any(np.all(np.isnan(table.values[rows]), axis=0)):
-            return plane
-        other = self._around(plane.shift, table, rows, rank)
-        return other if other.recovery.status.succeeded else plane
+        other = plane
+        for _ in range(_ROUNDS):
+            if not other.failed or self.estimator.loss != "robust":
+                break
+            rows = other.own_rows(table)
+            if len(rows) == len(other.rows) or np.any(np.all(np.isnan(table.values[rows]), axis=0)):
+                break
+            other = self._around(other.shift, table, rows, rank)
+        return plane if other.failed else other
 
     def _moved(self, plane: Plane, table: WeightedTable) -> Plane:
         """Around a better location, if residuals have medians of their own.

@@ -90,13 +90,16 @@ def _draw_residuals(ax: Any, found: Recovery) -> None:
     there, rounding = sizes[sizes > 0], np.finfo(float)
     floor = max(there[0], rounding.eps * there[-1]) if there.size else rounding.tiny
     number = np.arange(1, sizes.size + 1)
-    for chosen, colour, label in ((~wrong, "C0", "right"), (wrong, "C3", "wrong")):
+    # Of an answer that the data do not support, more cannot be said.
+    believed = found.status.succeeded
+    labels = ("right", "wrong") if believed else ("explained", "not explained")
+    for chosen, colour, label in zip((~wrong, wrong), ("C0", "C3"), labels, strict=True):
         if np.any(chosen):
             shown = np.maximum(sizes[chosen], floor)
             ax.semilogy(number[chosen], shown, ".", color=colour, label=label, rasterized=True)
     ax.set_xlabel("observations, sorted")
     ax.set_ylabel("size of the residual")
-    ax.set_title(f"{found.outlier_count} of {found.observations} observations are wrong")
+    ax.set_title(f"{found.outlier_count} of {found.observations} observations are {labels[1]}")
     ax.legend()
     ax.grid(True, alpha=0.3)
 

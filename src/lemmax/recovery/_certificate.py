@@ -8,6 +8,7 @@ import numpy as np
 from ..maps import AbstractMap
 from ._kept_aside import Predictions
 from ._noise import BULK, largest_gaussian
+from ._objections import Objection
 from ._structure import convincing_observations, degrees_of_freedom, is_ranked
 from ._tangent import Tangent
 
@@ -18,8 +19,6 @@ _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
 # A prediction with an error of so many times the noise says nothing.
 _VAGUE = 3.0
-# So many rows are named.
-_LISTED = 5
 # Numbers up to so many times their count are counted in a table.
 _FAR_APART = 8
 
@@ -36,7 +35,7 @@ class Certificate(NamedTuple):
     """Standard deviation of what it does not explain in those."""
     error: float
     """The relative error of the point to expect."""
-    objections: tuple[str, ...]
+    objections: tuple[Objection, ...]
     """Why it is not to be believed; none if it is."""
     unseen: bool
     """Whether there are directions in which the point can move that no observation sees."""
@@ -91,7 +90,9 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     objections = _objections(fit, explained, tangent)
     contested, doubtful = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
-        objections.append(f"rounding errors may have grown to a relative error of {error:.0e}")
+        objections.append(
+            Objection(f"rounding errors may have grown to a relative error of {error:.0e}")
+        )
     found = _certificate(True, explained, fit, tangent, 0.0, error, contested, objections)
     return found._replace(doubtful=doubtful)
 
@@ -116,7 +117,7 @@ def certify_noise(
     contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     missing = _missing(fit, scale, objections)
     if error > _NOISY_ERROR:
-        objections.append(f"the noise allows for a relative error of {error:.1g}")
+        objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
     error = float(np.hypot(error, missing))
     # What is no larger than the noise, anything explains. (With an expected error as small as is
     # asked for, there is far more than that.)
@@ -124,8 +125,10 @@ def certify_noise(
     wanted = convincing_observations(tangent.freedom)
     if merits < wanted:
         objections.append(
-            f"of what it explains, {merits} observations are larger than the noise; at least "
-            f"{wanted} are needed for {tangent.freedom} degrees of freedom"
+            Objection(
+                f"of what it explains, {merits} observations are larger than the noise; at least "
+                f"{wanted} are needed for {tangent.freedom} degrees of freedom"
+            )
         )
     if not objections:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
@@ -133,23 +136,24 @@ def certify_noise(
     return found._replace(doubtful=doubtful)
 
 
-def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[str]:
+def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:
     """Whether what was kept aside is predicted as well as the share that a fit explains."""
     judged = predictions.hidden & (predictions.spread <= _VAGUE)
     count = int(judged.sum())
     if count <= _HALF * predictions.hidden.sum():
-        return ["most observations cannot be told from the others"]
+        return [Objection("most observations cannot be told from the others")]
     sizes = np.abs(predictions.residual[judged]) / predictions.spread[judged]
     share = float(np.mean(sizes <= BULK * scale))
     margin = 3 * np.sqrt(wanted * (1 - wanted) / count) + 0.05
     if share >= max(wanted - margin, _HALF):
         return []
-    return [f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"]
+    said = f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
+    return [Objection(said)]
 
 
 def nothing_found(fit: Fit, freedom: int) -> Certificate:
     """The zero point, for want of a better one."""
-    objections = ("nothing in the data stands out, and the point is zero",)
+    objections = (Objection("nothing in the data stands out, and the point is zero"),)
     scale = float(np.median(np.abs(fit.residual[fit.known])))
     return Certificate(False, fit.known, freedom, scale, np.inf, objections, unseen=False)
 
@@ -162,7 +166,7 @@ def _certificate(
     noise: float,
     error: float,
     contested: float,
-    objections: list[str],
+    objections: list[Objection],
 ) -> Certificate:
     limit = _EXACT_ERROR if exact else _NOISY_ERROR
     unseen = tangent.weakest < _LEAST_GAIN or _lonely(fit) or contested > limit
@@ -180,7 +184,7 @@ def _contested(
     tolerance: float,
     slack: int,
     limit: float,
-    objections: list[str],
+    objections: list[Objection],
 ) -> tuple[float, tuple[list[int], ...]]:
     """The relative error if rivals are right; an objection if that is beyond the limit.
 
@@ -193,44 +197,35 @@ def _contested(
     distance, which = fit.lines.contested(explained, tolerance, slack)
     if distance > limit * fit.norm:
         objections.append(
-            f"in {_named(which)} so much is wrong that other values explain the rest as well "
-            f"(and change the answer by {distance / fit.norm:.1g} times its size); leave them out"
+            Objection(
+                "in {} so much is wrong that other values explain the rest as well (and change the "
+                f"answer by {distance / fit.norm:.1g} times its size); leave them out",
+                which,
+            )
         )
     return distance / fit.norm, which
 
 
-def _missing(fit: Fit, scale: float, objections: list[str]) -> float:
+def _missing(fit: Fit, scale: float, objections: list[Objection]) -> float:
     """The relative error for want of terms; an objection if that is beyond the limit."""
     if fit.left_over is None or fit.norm == 0:
         return 0.0
     missing = fit.left_over(BULK * scale) / fit.norm
     if missing > _NOISY_ERROR:
         objections.append(
-            f"what it leaves is not noise, but of low rank as well, and {missing:.1g} times the "
-            "size of the answer: the bound on the rank may be too low"
+            Objection(
+                f"what it leaves is not noise, but of low rank as well, and {missing:.1g} times "
+                "the size of the answer: the bound on the rank may be too low"
+            )
         )
     return missing
-
-
-def _named(lines: tuple[list[int], ...]) -> str:
-    """Some rows and columns, or slices of a tensor, in words."""
-
-    def named(kind: str, places: list[int]) -> str:
-        listed = ", ".join(map(str, places[:_LISTED])) + ("..." if len(places) > _LISTED else "")
-        return f"{kind}{'s' if len(places) > 1 else ''} {listed}"
-
-    if len(lines) == 2:
-        parts = [named(kind, some) for kind, some in zip(("row", "column"), lines, strict=True)]
-    else:
-        parts = [f"{named('slice', some)} of mode {mode}" for mode, some in enumerate(lines)]
-    return " and ".join(part for part, some in zip(parts, lines, strict=True) if some)
 
 
 def _relative(tangent: Tangent, size: float, norm: float) -> float:
     return float(size * tangent.error / norm) if norm > 0 else np.inf
 
 
-def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
+def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[Objection]:
     known = fit.known
     if fit.trivial is not None:
         known, explained = known & ~fit.trivial, explained & ~fit.trivial
@@ -240,21 +235,22 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[str]:
     objections = []
     if different < wanted:
         objections.append(
-            f"it explains {different} different observations with {tangent.freedom} degrees of "
-            f"freedom; at least {wanted} are needed to be more than chance"
+            Objection(
+                f"it explains {different} different observations with {tangent.freedom} degrees of "
+                f"freedom; at least {wanted} are needed to be more than chance"
+            )
         )
     if hits <= _HALF * count:
-        objections.append(f"it explains {hits} of {count} observations, no more than half")
+        said = f"it explains {hits} of {count} observations, no more than half"
+        objections.append(Objection(said))
     if tangent.weakest < _LEAST_GAIN:
         short = () if fit.lines is None else fit.lines.short(explained)
-        where = f" (too little of {_named(short)} is explained)" if any(short) else ""
-        objections.append(
-            f"there are directions in which it can move that no observation sees{where}"
-        )
+        where = " (too little of {} is explained)" if any(short) else ""
+        said = f"there are directions in which it can move that no observation sees{where}"
+        objections.append(Objection(said, short))
     if fit.lines is not None and _lonely(fit):
-        objections.append(
-            f"a component of its own would explain whatever is in {_named(fit.lines.lonely)}"
-        )
+        said = "a component of its own would explain whatever is in {}"
+        objections.append(Objection(said, fit.lines.lonely))
     return objections
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from .._typing import Parameters, RealLike
 from ..losses import AbstractLoss
 from ..methods.steps import BulkPolyak
-from ._linearised import Linearised, Workbench
+from ._linearised import Linearised, Workbench, typical_size
 from ._structure import cut, term_sizes
 
 # At a solution of exact rank the error squares with every step. With superfluous terms those
@@ -51,8 +51,7 @@ class Descent:
         self.bench, self.robust, self.watch, self.rng = bench, robust, watch, rng
         self.known = bench.weights() > 0
         self._all_known = bool(np.all(self.known))
-        data = np.abs(np.asarray(bench.problem.data, np.float64))[self.known]
-        self.scale = float(np.median(data[data > 0]))
+        self.scale = typical_size(bench.problem.data, self.known)
         self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
         # The largest residual that still is a rounding error, if the typical one is.
         self.zero = 32 * self.rounding

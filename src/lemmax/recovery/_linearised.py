@@ -46,6 +46,8 @@ _SHARE_OF_MEMORY = 1 / 8
 _LMM_STEPS = 20
 _CG_STEPS = 40
 LEAST_DAMPING = 1e-9
+# The typical size is read off so many data: to sort a million takes longer than a step.
+_SAMPLE = 1 << 16
 
 
 class Linearised(NamedTuple):
@@ -184,14 +186,14 @@ class Workbench:
 
     def least_squares(self, at: Linearised, weights: np.ndarray, damping: RealLike) -> Parameters:
         """Minimise the weighted sum of squares of the linearised residual, damped."""
-        on_device = jnp.asarray(weights, at.residual.dtype)
         damping = np.asarray(damping, at.residual.dtype)  # a number would be compiled in
-        if at.matrix is not None:
-            return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
-        alike = np.ravel(weights)
-        if isinstance(self.problem.operator, Identity) and np.all(alike == alike[0]):
+        alike = not any(weights.strides) or np.min(weights) == np.max(weights)
+        if at.matrix is None and isinstance(self.problem.operator, Identity) and alike:
             self.passes += 1
             return _least_squares_of_all(self.problem, at.x, at.residual, damping)
+        on_device = jnp.asarray(weights, at.residual.dtype)
+        if at.matrix is not None:
+            return _least_squares(at.x, at.matrix, at.residual, on_device, damping)
         self.passes += 2 * _CG_STEPS + 1
         return _least_squares_by_cg(self.problem, at.x, at.residual, on_device, damping)
 
@@ -202,6 +204,17 @@ def weights_of(problem: Composite) -> np.ndarray:
     return np.broadcast_to(
         np.ones(()) if weights is None else np.asarray(weights, np.float64), problem.data.shape
     )
+
+
+def typical_size(data: Array | np.ndarray, known: np.ndarray) -> float:
+    """The median size of data that are known and not zero; of a sample, if they are many."""
+    values, known = np.asarray(data).ravel(), known.ravel()
+    if values.size > _SAMPLE:
+        drawn = np.random.default_rng(0).integers(values.size, size=_SAMPLE)
+        if np.any(values[drawn] * known[drawn]):
+            values, known = values[drawn], known[drawn]
+    sizes = np.abs(values[known].astype(np.float64))
+    return float(np.median(sizes[sizes > 0]))
 
 
 def with_weights(loss: AbstractLoss, weights: np.ndarray) -> AbstractLoss:

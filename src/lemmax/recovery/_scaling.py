@@ -10,6 +10,7 @@ import numpy as np
 from .._typing import Parameters
 from ..losses import L1, L2, Quantile, SquaredL2
 from ..problem import Composite
+from ._linearised import typical_size
 from ._search import Answer
 
 # Sizes whose exponents are within this part of the possible ones do no harm.
@@ -25,8 +26,7 @@ class Unit(NamedTuple):
     @classmethod
     def of(cls, problem: Composite, known: np.ndarray) -> "Unit":
         """Near the typical size of the data; 1 unless that is extreme and the map homogeneous."""
-        sizes = np.abs(np.asarray(problem.data, np.float64))[known]
-        exponent = math.log2(float(np.median(sizes[sizes > 0])))
+        exponent = math.log2(typical_size(problem.data, known))
         degree = problem.map.degree
         homogeneous = isinstance(problem.loss, (L1, L2, SquaredL2, Quantile))
         harmless = _HARMLESS * np.finfo(problem.data.dtype).maxexp

@@ -23,6 +23,7 @@ from ._components_of_entries import lonely_lines, of_rank
 from ._entries import search_entries
 from ._kept_aside import without
 from ._linearised import weights_of, with_weights
+from ._objections import Objection
 from ._scaling import Unit
 from ._search import Answer, Search
 from ._structure import is_ranked
@@ -127,7 +128,8 @@ def recover(
                 _watch(callback, report, ends),
             )
             answer = unit.restore(answer)
-            report(_BAR, float(np.median(np.abs(answer.residual))))
+            if progress:
+                report(_BAR, float(np.median(np.abs(answer.residual))))
         point = answer.map(jax.tree.map(jnp.asarray, answer.x))
         if gives_numpy:
             point, x = to_numpy((point, answer.x))
@@ -281,7 +283,7 @@ def _as_recovery(
     )
 
 
-def _hints(problem: Composite, answer: Answer) -> list[str]:
+def _hints(problem: Composite, answer: Answer) -> list[Objection]:
     """What else may be the matter with an answer that the data do not support."""
     if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
@@ -289,7 +291,8 @@ def _hints(problem: Composite, answer: Answer) -> list[str]:
     sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
     if np.sqrt(np.mean(sizes**2)) < _HEAVY_TAILS * np.median(sizes):
         return []
-    return ["a few residuals are far larger than the others, as gross errors are: L1() bears those"]
+    said = "a few residuals are far larger than the others, as gross errors are: L1() bears those"
+    return [Objection(said)]
 
 
 def _rank(answer: Answer) -> int | None:

@@ -1,0 +1,66 @@
+"""Why an answer is not to be believed, in sentences that may name rows and columns."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+# So many rows are named.
+_LISTED = 5
+
+Lines = tuple[list[int], ...]
+"""Rows and columns of a table, or slices of a tensor: one list for each mode."""
+Naming = Callable[[int], str]
+"""Of a row (or column): what it is called."""
+
+
+class Objection(str):
+    """A sentence; it keeps in mind which rows and columns it speaks of, as ``{}``."""
+
+    sentence: str
+    lines: Lines
+
+    def __new__(cls, sentence: str, lines: Lines = ()) -> Self:
+        """With rows and columns by their numbers."""
+        made = super().__new__(cls, sentence.format(_numbered(lines)))
+        made.sentence, made.lines = sentence, lines
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.sentence, self.lines)
+
+    def named(self, names: Sequence[Naming]) -> str:
+        """With the names that rows and columns have elsewhere."""
+        listed = [
+            _listed([name(k) for k in some[: _LISTED + 1]])
+            for name, some in zip(names, self.lines, strict=False)
+        ]
+        return self.sentence.format(" and ".join(part for part in listed if part))
+
+    def of_whole(self, parts: Sequence[np.ndarray]) -> Self:
+        """As one about a table of which only some rows and columns were looked at: which."""
+        return type(self)(self.sentence, lines_of_whole(self.lines, parts))
+
+
+def lines_of_whole(lines: Lines, parts: Sequence[np.ndarray]) -> Lines:
+    """Rows and columns of a part of a table, as those of the table."""
+    pairs = zip(lines, parts, strict=bool(lines))
+    return tuple([int(part[k]) for k in some] for some, part in pairs)
+
+
+def _numbered(lines: Lines) -> str:
+    """Some rows and columns, or slices of a tensor, in words."""
+
+    def named(kind: str, places: list[int]) -> str:
+        listed = _listed([str(k) for k in places[: _LISTED + 1]])
+        return f"{kind}{'s' if len(places) > 1 else ''} {listed}"
+
+    if len(lines) == 2:
+        parts = [named(kind, some) for kind, some in zip(("row", "column"), lines, strict=True)]
+    else:
+        parts = [f"{named('slice', some)} of mode {mode}" for mode, some in enumerate(lines)]
+    return " and ".join(part for part, some in zip(parts, lines, strict=True) if some)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED]) + ("..." if len(names) > _LISTED else "")
