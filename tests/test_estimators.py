@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -180,6 +180,8 @@ def test_saved_and_loaded_it_is_the_same(kind, tmp_path, cleaned):
     for name, value in vars(model).items():
         if name.endswith("_") and name != "recovery_":
             _assert_same(getattr(again, name), value)
+    assert again.summary() == model.summary().splitlines()[0]
+    assert model.summary() == model.recovery_.summary()
     _assert_same(pickle.loads(pickle.dumps(model)).outliers_, model.outliers_)
 
 
@@ -201,6 +203,14 @@ def test_terms_that_are_nonnegative_stay_as_they_are():
     assert (model.status_, model.rank_) == ("EXACT", 2)
     assert all(np.all(factor >= 0) for factor in model.factors_)
     assert lm.metrics.factor_match_score(model.factors_, factors) > 1 - 1e-9
+
+
+def test_negative_entries_are_a_reason_why_no_nonnegative_terms_are_found():
+    rng = np.random.default_rng(4)
+    table = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 12))
+    with pytest.warns(ConvergenceWarning, match=r"\d+% of the entries are negative beyond"):
+        model = RobustPCA(2, centre=False, nonnegative=True).fit(table)
+    assert model.status_ == "NOT_CONVERGED"
 
 
 def test_bad_input_gets_a_sentence(tmp_path):

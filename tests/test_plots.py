@@ -173,5 +173,7 @@ def test_a_doubtful_recovery_is_drawn_legibly():
     assert figure.get_suptitle() == "Did not converge to an answer that the data support"
     terms, residuals = figure.axes
     assert shown_names(terms.xaxis) == ["1"]
+    # Nobody knows what is wrong.
+    assert residuals.get_title() == "1 of 4 observations are not explained"
     # What is exactly zero does not stretch the axis to where nothing is.
     np.testing.assert_array_equal(residuals.lines[0].get_ydata(), [1e-9, 1e-9, 1e-8])

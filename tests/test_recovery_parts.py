@@ -1,5 +1,7 @@
 """The parts of a recovery, each against something it was not copied from."""
 
+import pickle
+
 import jax
 import jax.flatten_util
 import numpy as np
@@ -11,7 +13,8 @@ from lemmax.recovery._certificate import Fit, certify_noise
 from lemmax.recovery._descent import standing_terms
 from lemmax.recovery._kept_aside import Predictions
 from lemmax.recovery._left_over import left_over
-from lemmax.recovery._linearised import Workbench
+from lemmax.recovery._linearised import Workbench, typical_size
+from lemmax.recovery._objections import Objection
 from lemmax.recovery._rivals import contested
 from lemmax.recovery._search import lower_ranks
 from lemmax.recovery._structure import degrees_of_freedom
@@ -324,3 +327,30 @@ def test_nothing_explained_determines_nothing():
     problem = lm.Composite(lm.losses.L1(), map, rng.standard_normal((5, 4)))
     tangent = tangent_of_entries(problem, map, x, np.zeros((5, 4), bool), 14)
     assert (tangent.weakest, tangent.error) == (0.0, np.inf)
+
+
+def test_an_objection_speaks_of_rows_by_number_or_name():
+    said = Objection("in {} too little is known", ([0, 2], [1]))
+    assert said == "in rows 0, 2 and column 1 too little is known"
+    whole = said.of_whole((np.array([5, 6, 9]), np.array([3, 4])))
+    assert whole == "in rows 5, 9 and column 4 too little is known"
+    again = pickle.loads(pickle.dumps(whole))
+    assert again.named(("day {}".format, "col {}".format)) == (
+        "in day 5, day 9 and col 4 too little is known"
+    )
+    many = Objection("{}", (list(range(9)), []))
+    assert many == "rows 0, 1, 2, 3, 4..."
+    assert Objection("{}", ([], [3], [])) == "slice 3 of mode 1"
+    assert Objection("nothing at all").of_whole((np.arange(2),)) == "nothing at all"
+
+
+def test_the_typical_size_of_many_data_is_that_of_a_sample():
+    rng = np.random.default_rng(0)
+    data, known = rng.standard_normal(300_000), rng.random(300_000) < 0.5
+    data[known] *= 7
+    exact = np.median(np.abs(data[known]))
+    assert typical_size(data, known) == pytest.approx(exact, rel=0.02)
+    # Where hardly anything is known, all of it is looked at.
+    alone = np.zeros(300_000, bool)
+    alone[17] = True
+    assert typical_size(data, alone) == abs(data[17])

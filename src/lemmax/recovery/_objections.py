@@ -1,7 +1,7 @@
 """Why an answer is not to be believed, in sentences that may name rows and columns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Objection(str):
     sentence: str
     lines: Lines
 
-    def __new__(cls, sentence: str, lines: Lines = ()) -> Self:
+    def __new__(cls, sentence: str, lines: Lines = ()) -> "Objection":
         """With rows and columns by their numbers."""
         made = super().__new__(cls, sentence.format(_numbered(lines)))
         made.sentence, made.lines = sentence, lines
@@ -37,9 +37,9 @@ class Objection(str):
         ]
         return self.sentence.format(" and ".join(part for part in listed if part))
 
-    def of_whole(self, parts: Sequence[np.ndarray]) -> Self:
+    def of_whole(self, parts: Sequence[np.ndarray]) -> "Objection":
         """As one about a table of which only some rows and columns were looked at: which."""
-        return type(self)(self.sentence, lines_of_whole(self.lines, parts))
+        return Objection(self.sentence, lines_of_whole(self.lines, parts))
 
 
 def lines_of_whole(lines: Lines, parts: Sequence[np.ndarray]) -> Lines:
