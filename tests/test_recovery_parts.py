@@ -16,8 +16,7 @@ from lemmax.recovery._left_over import left_over
 from lemmax.recovery._linearised import Workbench, typical_size
 from lemmax.recovery._objections import Objection
 from lemmax.recovery._rivals import contested
-from lemmax.recovery._search import lower_ranks
-from lemmax.recovery._structure import degrees_of_freedom
+from lemmax.recovery._structure import degrees_of_freedom, lower_ranks
 from lemmax.recovery._tangent import (
     Tangent,
     spread_of_entries,

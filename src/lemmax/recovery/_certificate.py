@@ -41,6 +41,8 @@ class Certificate(NamedTuple):
     """Whether there are directions in which the point can move that no observation sees."""
     doubtful: tuple[list[int], ...] = ()
     """Rows and columns, or slices, about which too little is known; one list for each mode."""
+    unproven: bool = False
+    """Whether nothing speaks against it but that fits to fewer data do not confirm it."""
 
     @property
     def holds(self) -> bool:
@@ -130,10 +132,11 @@ def certify_noise(
                 f"{wanted} are needed for {tangent.freedom} degrees of freedom"
             )
         )
-    if not objections:
+    unproven = not objections
+    if unproven:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
     found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
-    return found._replace(doubtful=doubtful)
+    return found._replace(doubtful=doubtful, unproven=unproven and bool(objections))
 
 
 def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:

@@ -1,6 +1,6 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,7 +26,9 @@ from ._structure import (
     degrees_of_freedom,
     is_ranked,
     largest_rank,
+    lower_ranks,
     with_rank,
+    without_term,
     without_zero_terms,
 )
 from ._unfolding import UnfoldedStart, unfolded_start
@@ -36,6 +38,8 @@ from ._unfolding import UnfoldedStart, unfolded_start
 _ENOUGH = 2.5
 # By how much the rank of an exact answer may exceed that of a noisy one.
 _NEAR = 2
+# Noise so much smaller than that of all other fits is what there is to find.
+_SHARP = 0.1
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
@@ -77,6 +81,9 @@ class Search:
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
         self.robust = problem.loss.robust
         self.entrywise = isinstance(problem.operator, (Identity, Entries))
+        # Superfluous terms fit wrong entries; and of a tensor, every attempt takes long.
+        self._tempted = self.entrywise and self.robust
+        self._hard = self._tempted and self._is_tensor
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
@@ -84,6 +91,7 @@ class Search:
         self.steps = 0
         self._interrupted = False  # while there was no descent yet
         # Of every attempt, and of every rank: asked for again when all attempts have failed.
+        self._own_refits: list[Refit] = []
         self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
         self._hidden: dict[tuple[int | None, int], Predictions] = {}
 
@@ -120,13 +128,39 @@ class Search:
                 trimmed = self._trimmed(end)
                 answer = self._exact(trimmed)
                 if answer.certificate.holds:
-                    tempted = self.entrywise and self.robust
-                    return self._exact(self._thrifty(trimmed)) if tempted else answer
+                    return self._exact(self._thrifty(trimmed)) if self._tempted else answer
             elif noisy:
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
                     return (self._exact_beside(answer, x) if steps else None) or answer
+                proved = answer.certificate
+                if steps and self._hard and proved.unproven and self._is_sharp(proved.noise):
+                    return answer
+            elif self._collapses(ends):
+                break
         return self._noisy(ends)
+
+    def _is_sharp(self, noise: float, others: Sequence[float] = ()) -> bool:
+        """Whether noise is so far below that of other fits that this is what there is to find.
+
+        It may not be possible to prove it.
+        """
+        return noise < _SHARP * min([self.descent.scale, *others])
+
+    def _collapses(self, ends: list[Descended]) -> bool:
+        """Whether the last attempt at entries of a tensor left far less noise than any before."""
+        if not self._hard:
+            return False
+        *before, last = (self._refitted(ends, k) for k in range(len(ends)))
+        sharp = self._is_sharp(last.scale, [fit.scale for fit in before])
+        return sharp and np.isfinite(last.criterion)
+
+    def _refitted(self, ends: list[Descended], attempt: int) -> Refit:
+        """Of the rank of an attempt; of those that it contains, see `_noisy`."""
+        while len(self._own_refits) <= attempt:
+            at = ends[len(self._own_refits)].at
+            self._own_refits.append(refit(self.bench, at.x, at.rank, self.robust))
+        return self._own_refits[attempt]
 
     def _exact_beside(self, noisy: Answer, x: Parameters) -> Answer | None:
         """An exact answer of a rank close to that of a noisy one, from the same start.
@@ -191,8 +225,7 @@ class Search:
         """
         map, count = self.bench.ranked, int(self.descent.known.sum())
         assert map is not None
-        tempted = self.entrywise and self.robust
-        if not tempted and count >= _ENOUGH * degrees_of_freedom(map, bound):
+        if not self._tempted and count >= _ENOUGH * degrees_of_freedom(map, bound):
             return [bound, *lower_ranks(bound)]
         ranks = [*lower_ranks(bound), bound]
         provable = [
@@ -209,7 +242,7 @@ class Search:
 
     def _unfolded(self) -> UnfoldedStart | None:
         """From a matrix of the same entries, where a tensor is that."""
-        if not (self._is_tensor and self.bench.ranked and self.entrywise and self.robust):
+        if not (self._hard and self.bench.ranked):
             return None
         try:
             start, passes, steps = unfolded_start(self.problem, self.descent, self.seed)
@@ -266,7 +299,9 @@ class Search:
         for term in range(rank):
             if self._matters(end.at, x, term):
                 continue
-            fewer = self.descent.run(jax.tree.map(lambda f, k=term: _spare(f, k), x), rank - 1, 15)
+            fewer = self.descent.run(
+                jax.tree.map(lambda f, k=term: without_term(f, k), x), rank - 1, 15
+            )
             if fewer.exact and self._exact(fewer).certificate.holds:
                 return self._thrifty(fewer)
         return end
@@ -290,10 +325,13 @@ class Search:
 
     def _noisy(self, ends: list[Descended]) -> Answer:
         """The best least-squares fit to the bulk, of any rank that was met or is contained."""
-        for end in ends[len(self._refits) :]:
-            contained = self._contained(end)
+        for attempt in range(len(self._refits), len(ends)):
+            end = ends[attempt]
+            fewer = (
+                refit(self.bench, x, rank, self.robust) for x, rank in self._with_fewer_terms(end)
+            )
             self._refits.append(
-                [(refit(self.bench, x, rank, self.robust), end.sizes) for x, rank in contained]
+                [(fit, end.sizes) for fit in (self._refitted(ends, attempt), *fewer)]
             )
         steps = MAX_STEPS if any(end.steps for end in ends) else 0
         fits = [pair for attempt in self._refits for pair in attempt]
@@ -330,9 +368,8 @@ class Search:
         criterion = schwarz(self.bench, residual, used, certificate.noise, certificate.freedom)
         return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
 
-    def _contained(self, end: Descended) -> Iterator[tuple[Parameters, int | None]]:
+    def _with_fewer_terms(self, end: Descended) -> Iterator[tuple[Parameters, int]]:
         rank = end.at.rank
-        yield end.at.x, rank
         if rank is not None:
             for fewer in lower_ranks(rank) if rank > _MANY else range(1, rank):
                 yield self.descent.cut(end.at.x, fewer), fewer
@@ -364,16 +401,3 @@ class Search:
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)
         self.bench.passes += part.passes
         return as_array(again.at)
-
-
-def lower_ranks(bound: int) -> list[int]:
-    """Ranks below a bound: all the small ones, then fewer and fewer."""
-    ranks = [1, 2, 3, 4]
-    while ranks[-1] < bound:
-        ranks.append(-(-ranks[-1] * 3 // 2))
-    return [rank for rank in ranks if rank < bound]
-
-
-def _spare(factor: np.ndarray, term: int) -> np.ndarray:
-    """Without a term: the others move up, and zeros follow."""
-    return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))

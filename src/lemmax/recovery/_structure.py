@@ -55,6 +55,14 @@ def degrees_of_freedom(map: Ranked, rank: int) -> int:
     return min(rank * (sum(map.dims) - len(map.dims) + 1), math.prod(map.dims))
 
 
+def lower_ranks(bound: int) -> list[int]:
+    """Ranks below a bound: all the small ones, then fewer and fewer."""
+    ranks = [1, 2, 3, 4]
+    while ranks[-1] < bound:
+        ranks.append(-(-ranks[-1] * 3 // 2))
+    return [rank for rank in ranks if rank < bound]
+
+
 def convincing_observations(freedom: int) -> int:
     """So many must be explained by a fit of so many degrees of freedom to be more than chance."""
     return freedom + max(_SPARE, int(_SPARE_SHARE * freedom))
@@ -101,6 +109,11 @@ def cut(map: Ranked, x: Parameters, rank: int, rng: np.random.Generator) -> Para
 def without_zero_terms(map: Ranked, x: Parameters, rank: int) -> tuple[Ranked, Parameters]:
     """The map of that rank, and the first columns of the parameters."""
     return with_rank(map, rank), jax.tree.map(lambda factor: factor[:, :rank], x)
+
+
+def without_term(factor: np.ndarray, term: int) -> np.ndarray:
+    """A factor without a column: the others move up, and zeros follow."""
+    return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))
 
 
 def _core(map: Ranked, x: Parameters) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
