@@ -72,3 +72,12 @@ def _is_shape(node: Any) -> bool:
 def _like(leaf: Any) -> np.ndarray:
     leaf = np.asarray(leaf)
     return np.empty(leaf.shape, leaf.dtype if leaf.dtype.kind == "f" else np.float64)
+
+
+def random_starts_like(
+    map: AbstractMap, like: Parameters, count: int, seed: int
+) -> list[Parameters]:
+    """Starts of the size of a given one."""
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(like)])
+    scale = float(np.sqrt(np.mean(flat**2))) or 1.0
+    return random_starts(map, count, seed=seed, scale=scale, template=like) if count else []

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._typing import Parameters
 from ..init import random_starts, spectral
+from ..init._random import random_starts_like
 from ..maps import AbstractMap
 from ..operators import Entries, Identity
 from ..problem import Composite
@@ -259,19 +260,7 @@ class Search:
         yield given
         if self._is_tensor and self.bench.ranked is not None:
             yield self._spectral(self.seed)
-        yield from self._random(given)
-
-    def _random(self, like: Parameters) -> list[Parameters]:
-        """Starts of the size of a given one."""
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(like)])
-        scale = float(np.sqrt(np.mean(flat**2))) or 1.0
-        return (
-            random_starts(
-                self.problem.map, self.restarts, seed=self.seed, scale=scale, template=like
-            )
-            if self.restarts
-            else []
-        )
+        yield from random_starts_like(self.problem.map, given, self.restarts, self.seed)
 
     def _trimmed(self, end: Descended) -> Descended:
         """Without the terms that are rounding errors, if it fits as well without them."""
