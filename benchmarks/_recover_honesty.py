@@ -26,7 +26,7 @@ def honesty(seeds: int) -> Iterator[Task]:
         yield functools.partial(_judged_sensing, number)
     for number in range(20 * seeds):
         yield functools.partial(_judged_entries, number, "tables", TABLES)
-    for number in range(2 * seeds):
+    for number in range(4 * seeds):
         yield functools.partial(_judged_entries, number, "tensors", TENSORS)
 
 
