@@ -131,7 +131,7 @@ def cp() -> Iterator[Row]:
         tensor = full(collinear_factors(rng, dim, rank, cosine, condition))
         start = [rng.standard_normal((dim, 5)) for _ in range(3)]
         # Iterations of the large one take eight times as long: so many are long enough to see.
-        yield from _exact_cp(problem, tensor, start, 3000 if dim < 200 else 600)
+        yield from _exact_cp(problem, tensor, start, 3000 if dim < 200 else 300)
 
 
 def _exact_cp(

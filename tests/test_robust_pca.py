@@ -4,10 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 from sklearn.exceptions import ConvergenceWarning
 
 import lemmax as lm
 from lemmax.estimators import RobustPCA
+from lemmax.estimators._location import located
 from lemmax.estimators._rows import judged_rows
 from lemmax.losses import L1
 from tests.tables import spoiled_table
@@ -191,6 +193,52 @@ def test_medians_that_miss_the_plane_are_not_noise():
     found = model.outliers_.toarray() != 0
     assert np.all(found[wrong])
     assert np.sum(found & ~wrong) <= 3
+
+
+def test_a_location_beside_the_medians_is_not_noise_either():
+    """Exact data: around the medians of the columns a plane has noise of 0.06 here."""
+    rng = np.random.default_rng(831)
+    truth = 3 + rng.standard_normal((200, 2)) @ rng.standard_normal((2, 8))
+    table = truth.copy()
+    rng.standard_normal(truth.shape)
+    wrong = rng.random(truth.shape) < 0.05
+    sizes = 10 * (np.abs(rng.standard_normal(wrong.sum())) + 1)
+    table[wrong] += sizes * np.sign(rng.standard_normal(wrong.sum()))
+    holes = rng.random(truth.shape) < 0.05
+    table[holes] = np.nan
+    model = RobustPCA().fit(table)
+    assert (model.status_, model.rank_) == ("EXACT", 2)
+    sure = np.delete(np.arange(200), model.left_out_)
+    np.testing.assert_allclose(model.low_rank_[sure], truth[sure], atol=1e-10)
+    np.testing.assert_array_equal((model.outliers_.toarray() != 0)[sure], (wrong & ~holes)[sure])
+    assert "rank            2 (bound 3)" in model.summary()
+
+
+def test_a_location_and_components_of_the_entries_that_count():
+    """Beside a general minimiser; and with a component to spare, the criterion objects."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(2, 4, 7) + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 7))
+    table = truth + 0.1 * rng.standard_normal(truth.shape)
+    right = rng.random(table.shape) < 0.9
+    fits = {}
+    for rank in (1, 2, 3):
+        start = np.zeros(7), np.zeros((40, rank)), np.linalg.svd(truth)[2][:rank].T
+        fits[rank] = located(np.where(right, table, np.nan), right, *start)
+    found = fits[2]
+
+    def residual(x):
+        u, v = x[:80].reshape(40, 2), x[80:101].reshape(7, 3)
+        return (table - v[:, 2] - u @ v[:, :2].T)[right]
+
+    x0 = np.concatenate([rng.standard_normal(80), rng.standard_normal(21)])
+    best = least_squares(residual, x0, ftol=1e-12, xtol=1e-12).cost * 2
+    made = found.location + found.scores @ found.components.T
+    assert np.sum((table - made)[right] ** 2) == pytest.approx(best, rel=1e-3)
+    assert fits[2].criterion < min(fits[1].criterion, fits[3].criterion)
+    inside = (found.centre - found.location) - found.components @ np.linalg.lstsq(
+        found.components, found.centre - found.location, rcond=None
+    )[0]
+    np.testing.assert_allclose(inside, 0, atol=1e-12)
 
 
 def test_a_row_without_entries_is_left_out(cleaned):

@@ -1,5 +1,6 @@
 """A plane through the rows of a table, by `recover`, and its location."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from ..maps import LowRank
 from ..recovery import Recovery, RecoveryStatus
 from ._base import Observed, RecoveringEstimator, factors_of
+from ._location import Located, located
 from ._rows import geometric_median
 
 # Up to so many entries a second fit costs little.
@@ -17,16 +19,14 @@ _LARGEST_ERROR = 0.1
 _ROUNDING = 1e-9
 # Singular values of noise reach this bound, and a little more if entries are missing.
 _BEYOND_NOISE = 1.3
-# Medians of residuals that are so many times their standard error are more than chance; that of n
-# normal numbers is sqrt(pi / 2 n) times theirs. So often the location is moved by them.
-_CLEARLY, _ERROR_OF_MEDIANS = 4.0, np.sqrt(np.pi / 2)
-_MOVES = 5
+# So many numbers of components are compared, once a location is known.
+_FEWER = 3
 # Up to this share of the rows may be left out; of such a row so much is wrong.
 _FEW_ROWS, _MOSTLY = 0.1, 0.5
 # Without some rows, others may turn out to be of that kind.
 _ROUNDS = 3
 # Noise up to so many times that of another fit is not more.
-_NO_MORE = 1.1
+_NO_MORE = 1.3
 # A column of which such a share is one number may be that number, and the rest of it wrong.
 _STEADY = 0.8
 
@@ -145,6 +145,7 @@ class PlaneFit:
 
     def __init__(self, estimator: RecoveringEstimator, centre: bool, bound: int):
         self.estimator, self.centre, self.bound = estimator, centre, bound
+        self.passes = self.steps = 0
 
     def first_location(self, values: np.ndarray) -> np.ndarray:
         """Medians: a point near the plane."""
@@ -176,9 +177,9 @@ class PlaneFit:
         most, rows = self.bound + self.centre, np.arange(len(present))
         plane = self._around(self.first_location(table.values), table, rows, most)
         plane = self._without_medians(plane, table, most)
-        plane = self._around_its_location(plane, table)
-        plane = self._without_foreign_rows(plane, table, most)
-        plane = self._moved(plane, table)
+        plane = self._settled(plane, table)
+        own = self._without_foreign_rows(plane, table, most)
+        plane = plane if own is plane else self._settled(own, table)
         if not plane.interrupted and plane.rank(self.centre) > self.bound:
             # More directions than allowed: the fit around the location that is now known.
             fewer = self._around(plane.location, table, plane.rows, self.bound)
@@ -192,6 +193,7 @@ class PlaneFit:
         observed = Observed(values - shift, weights)
         map = LowRank(values.shape, min(rank, *values.shape))
         found = self.estimator._recover(observed.operator, observed.data, map, observed.weights)
+        self.passes, self.steps = self.passes + found.passes, self.steps + found.steps
         factors = factors_of(found)
         location = self._location(factors, shift)
         return Plane(rows, observed.outliers(found), factors, shift, location, found)
@@ -212,15 +214,6 @@ class PlaneFit:
         tells = other.recovery.status.succeeded and _tells_rows_apart(other)
         return other if tells else plane
 
-    def _around_its_location(self, plane: Plane, table: WeightedTable) -> Plane:
-        """Through its own location a plane has a dimension less, of which a short row says more."""
-        rank = min((plane.recovery.rank or 0) - 1, self.bound)
-        if not (self.centre and plane.failed and rank > 0 and table.values.size <= _SMALL):
-            return plane
-        other = self._around(plane.location, table, plane.rows, rank)
-        as_good = other.recovery.noise <= _NO_MORE * plane.recovery.noise
-        return other if as_good or not other.failed else plane
-
     def _without_foreign_rows(self, plane: Plane, table: WeightedTable, rank: int) -> Plane:
         """A row that is wrong as a whole cannot be recovered; the others may be."""
         other = plane
@@ -233,27 +226,36 @@ class PlaneFit:
             other = self._around(other.shift, table, rows, rank)
         return plane if other.failed else other
 
-    def _moved(self, plane: Plane, table: WeightedTable) -> Plane:
-        """Around a better location, if residuals have medians of their own.
+    def _settled(self, plane: Plane, table: WeightedTable) -> Plane:
+        """Around the location that the right entries have, where that may make a difference.
 
-        Then the plane misses the location, and passes for noise what it would explain there.
+        A plane that misses it passes for noise what it would explain there, or has one more
+        dimension to get there, of which a short row says less.
         """
-        best = plane
-        if not (self.centre and plane.recovery.status.succeeded and table.values.size <= _SMALL):
-            return best
-        for _ in range(_MOVES):
-            residual, noise = plane.residual(table), plane.recovery.noise
-            off, count = np.nanmedian(residual, axis=0), np.sum(~np.isnan(residual), axis=0)
-            chance = _CLEARLY * noise * _ERROR_OF_MEDIANS / np.sqrt(count)
-            if plane.interrupted or noise == 0 or not np.any(np.abs(off) > chance):
-                break
-            rank = min(self.bound, plane.recovery.rank or 1)
-            plane = self._around(plane.location + off, table, plane.rows, rank)
-            plane = self._without_foreign_rows(plane, table, rank)
-            # On its way it may pass locations that prove nothing.
-            if plane.recovery.status.succeeded and plane.recovery.noise < best.recovery.noise:
-                best = plane
-        return best
+        doubtful = plane.failed or plane.recovery.noise > 0
+        if plane.interrupted or not (self.centre and doubtful) or table.values.size > _SMALL:
+            return plane
+        fits = list(self._located(plane, table))
+        if not fits:
+            return plane
+        best = min(fits, key=lambda fit: fit.criterion)
+        rank = best.components.shape[1]
+        other = self._around(best.centre, table, plane.rows, rank)
+        if not plane.failed:
+            other = self._without_foreign_rows(other, table, rank)
+        as_good = other.recovery.noise <= _NO_MORE * plane.recovery.noise
+        return other if as_good and (plane.failed or not other.failed) else plane
+
+    def _located(self, plane: Plane, table: WeightedTable) -> Iterator[Located]:
+        """Fits with a location, of as many components as a plane has, and of fewer."""
+        values = table.values[plane.rows]
+        right = ~np.isnan(values)
+        right[plane.places] = False
+        left, sizes, components = plane.centred()
+        most = min(self.bound, plane.rank(self.centre))
+        for rank in range(most, max(0, most - _FEWER), -1):
+            start = plane.location, left[:, :rank] * sizes[:rank], components[:rank].T
+            yield located(values, right, *start)
 
 
 def _tells_rows_apart(plane: Plane) -> bool:

@@ -1,5 +1,7 @@
 """Principal components of a table with holes and wrong entries."""
 
+import dataclasses
+import time
 import warnings
 from typing import Any
 
@@ -87,8 +89,7 @@ class RobustPCA(
     noise_ : float
         Standard deviation of the noise on the other entries, in units of ``scale_``.
     status_ : str
-        The verdict of `lemmax.recover`; ``recovery_.summary()`` tells more. It speaks of the
-        table as it was fitted, of which a location may be one more component.
+        The verdict of `lemmax.recover`; ``summary()`` tells more.
     n_iter_ : int
     n_features_in_ : int
 
@@ -155,6 +156,7 @@ class RobustPCA(
         if self.nonnegative and self.centre:
             raise ValueError("Nonnegative components need centre=False: a location has a sign.")
         self._forget()
+        began = time.perf_counter()
         # Of a row without entries nothing is known but the location.
         side = min(int(np.sum(~np.all(np.isnan(X), axis=1))), X.shape[1])
         default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
@@ -169,7 +171,9 @@ class RobustPCA(
         if finer is not None and not plane.interrupted:
             units = finer
             plane = fit.through(table.in_units(units))
-        self._take_verdict(plane.recovery)
+        # Of all fits together; the last one alone knows its own.
+        effort = {"passes": fit.passes, "steps": fit.steps, "seconds": time.perf_counter() - began}
+        self._take_verdict(dataclasses.replace(plane.recovery, **effort))
         self.scale_ = units
         places = plane.places
         if self.nonnegative:
@@ -180,6 +184,9 @@ class RobustPCA(
             self._take_nonnegative(left, right * units[:, None])
         else:
             self._take(plane, units)
+        if self.centre:  # which the fit may have spent a component on
+            shown = {"rank": self.rank_, "rank_bound": fit.bound, "sizes": self.singular_values_}
+            self._take_verdict(dataclasses.replace(self.recovery_, **shown))
         self._take_rows(X, plane.rows, places)
         self._warn()
         self._warn_of_rows(X)
