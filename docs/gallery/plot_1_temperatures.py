@@ -21,7 +21,7 @@ spikes, gaps = rng.random(table.shape) < 0.05, rng.random(table.shape) < 0.2
 table[spikes], table[gaps] = 120.0, np.nan
 
 model = RobustPCA(rank=6).fit(table)
-print(model.recovery_.summary())
+print(model.summary())
 
 # %%
 # As it came, repaired, and what was wrong:
