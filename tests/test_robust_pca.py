@@ -1,5 +1,6 @@
 """Robust principal components: answers that are known otherwise, and rows that do not belong."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -212,6 +213,22 @@ def test_a_location_beside_the_medians_is_not_noise_either():
     np.testing.assert_allclose(model.low_rank_[sure], truth[sure], atol=1e-10)
     np.testing.assert_array_equal((model.outliers_.toarray() != 0)[sure], (wrong & ~holes)[sure])
     assert "rank            2 (bound 3)" in model.summary()
+
+
+def test_what_is_interrupted_leaves_the_answer_that_there_was(monkeypatch):
+    """The second fit, around a better location, does not come to its end: the first one counts."""
+    recover, seen = RobustPCA._recover, []
+
+    def interrupted_at_second(model, *data, **options):
+        found = recover(model, *data, **options)
+        seen.append(found.status)
+        stopped = {"status": lm.RecoveryStatus.INTERRUPTED, "noise": float("nan")}
+        return found if len(seen) == 1 else dataclasses.replace(found, **stopped)
+
+    monkeypatch.setattr(RobustPCA, "_recover", interrupted_at_second)
+    model = RobustPCA().fit(noisy_table(203)[1])
+    assert (model.status_, len(seen)) == ("NOISE_LEVEL", 2)
+    assert np.isfinite(model.noise_)
 
 
 def test_a_location_and_components_of_the_entries_that_count():

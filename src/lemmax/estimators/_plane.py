@@ -212,7 +212,7 @@ class PlaneFit:
             return plane
         other = self._around(np.zeros_like(plane.shift), table, plane.rows, most)
         tells = other.recovery.status.succeeded and _tells_rows_apart(other)
-        return other if tells else plane
+        return other if tells or other.interrupted else plane
 
     def _without_foreign_rows(self, plane: Plane, table: WeightedTable, rank: int) -> Plane:
         """A row that is wrong as a whole cannot be recovered; the others may be."""
@@ -243,6 +243,8 @@ class PlaneFit:
         other = self._around(best.centre, table, plane.rows, rank)
         if not plane.failed:
             other = self._without_foreign_rows(other, table, rank)
+        if other.interrupted:
+            return other if plane.failed else plane
         as_good = other.recovery.noise <= _NO_MORE * plane.recovery.noise
         return other if as_good and (plane.failed or not other.failed) else plane
 
