@@ -5,13 +5,13 @@ import scipy.linalg
 
 from ._tensors import outer_products, term_columns, unfolded
 
-_STEPS = 30
+_STEPS = 100
 # The damping is the error times this, which every step makes smaller or larger.
 _CAUTION, _BOLDER, _MORE_CAREFUL, _TOO_CAREFUL = 0.1, 1 / 3, 10.0, 1e8
 # Never less than this part of J'J: it is singular along changes of scale within a term.
 _LEAST_DAMPING = 1e-13
 # It ends with steps that gain no more than this part of the error, or errors this small.
-_GAIN, _NOTHING_LEFT = 1e-9, 1e-14
+_GAIN, _NOTHING_LEFT = 1e-7, 1e-14
 
 Factors = tuple[np.ndarray, ...]
 

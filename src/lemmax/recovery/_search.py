@@ -201,8 +201,9 @@ class Search:
         # they do, and other starts than a given one may.)
         unfolded, first = self._unfolded(), True
         if unfolded is not None:
-            if not unfolded.exact:
+            if not unfolded.exact and self.bench.is_small(unfolded.x):
                 # What is wrong is known, so that least squares find the rest: quickly, if they do.
+                # (Without the Jacobian their steps are not exact, and end too soon.)
                 yield Attempt(unfolded.x, unfolded.rank, 0, noisy=True)
             yield Attempt(unfolded.x, unfolded.rank, noisy=unfolded.rank != 1)
             first = False
