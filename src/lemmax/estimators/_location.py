@@ -10,6 +10,7 @@ from ._rows import geometric_median
 _SWEEPS, _STILL = 300, 1e-5
 # A row with too few entries is determined by being small, relative to the others.
 _RIDGE = 1e-14
+# Errors this small, relative to the largest entry, are rounding errors.
 _ROUNDING = 1e-15
 
 
