@@ -130,9 +130,17 @@ def _robust_regression(
     smallest = max(level, np.finfo(np.float64).tiny)
     starts = [_least_deviations(matrix, values, smallest)]
     if 2 * matrix.shape[1] < len(values) <= _SHORT:
-        starts.append(_consensus(matrix, values, rng))
+        starts.append(_consensus(matrix, values, smallest, rng))
     candidates = [_trimmed(matrix, values, start, smallest) for start in starts]
-    return min(candidates, key=lambda each: float(np.median(np.abs(each[1]))))
+    return candidates[_best(np.abs(np.column_stack([left for _, left in candidates])), smallest)]
+
+
+def _best(sizes: np.ndarray, smallest: float) -> int:
+    """Of several fits, a column of residuals each, the one that goes through more values.
+
+    Medians alone would compare rounding errors wherever two fits go through half of the values.
+    """
+    return int(np.lexsort((np.median(sizes, axis=0), np.sum(sizes > smallest, axis=0)))[0])
 
 
 def _least_deviations(matrix: np.ndarray, values: np.ndarray, smallest: float) -> np.ndarray:
@@ -147,13 +155,14 @@ def _least_deviations(matrix: np.ndarray, values: np.ndarray, smallest: float) -
     return solution
 
 
-def _consensus(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Of the solutions through a few values, the one with the smallest median residual."""
+def _consensus(
+    matrix: np.ndarray, values: np.ndarray, smallest: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Of the solutions through a few values, the one that goes through most of the others."""
     count, unknowns = matrix.shape
     chosen = np.argsort(rng.random((_DRAWS, count)), axis=1)[:, :unknowns]
     solutions = np.einsum("kij,kj->ki", np.linalg.pinv(matrix[chosen]), values[chosen])
-    sizes = np.median(np.abs(values[:, None] - matrix @ solutions.T), axis=0)
-    return solutions[np.argmin(sizes)]
+    return solutions[_best(np.abs(values[:, None] - matrix @ solutions.T), smallest)]
 
 
 def _trimmed(
