@@ -21,7 +21,7 @@ LAYERS = [
     ["methods"],
     ["metrics"],
     ["solve"],
-    ["init"],
+    ["init", "factor"],
     ["recovery", "regression"],
     ["testing", "plots", "page", "theory", "estimators"],
     ["experiments"],

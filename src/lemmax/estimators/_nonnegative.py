@@ -2,17 +2,19 @@
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from ..losses import SquaredL2
+from ..factor import Options
+from ..losses import AbstractLoss, SquaredL2
 from ..maps import CP, Composed, LowRank, Squares
 from ..points import KruskalPoint
 from ..recovery import Recovery, RecoveryStatus
-from ._base import Observed, RecoveringEstimator
+from ..regression import regress
+from ._base import Observed, RecoveringEstimator, factors_of
 
 # Entries of a start, relative to the mean: the derivative of a square vanishes at 0.
 _LEAST = 1e-2
@@ -31,6 +33,40 @@ _ELSEWHERE = (
 )
 
 Factors = tuple[np.ndarray, ...]
+
+
+class NonnegativeParts(NamedTuple):
+    """A nonnegative factorisation of a table."""
+
+    scores: np.ndarray
+    components: np.ndarray
+    wrong: np.ndarray
+
+
+def nonnegative_parts(
+    estimator: RecoveringEstimator, table: np.ndarray, weights: np.ndarray | None, options: Options
+) -> NonnegativeParts:
+    """Of a table with holes and wrong entries; the verdict goes to the estimator."""
+    observed = Observed(table, weights)
+    bound = min(options.components or options.most, *table.shape)
+    found = estimator._recover(
+        observed.operator, observed.data, LowRank(table.shape, bound), observed.weights
+    )
+    start = factors_of(found), observed.outliers(found)
+    (left, right), places = fit_nonnegative(estimator, observed, *start, bound)
+    sizes = np.linalg.norm(right, axis=0)
+    strength = sizes * np.linalg.norm(left, axis=0)
+    kept = np.argsort(-strength)[: int(np.sum(strength > _ROUNDING * strength.max()))]
+    wrong = np.zeros(table.shape, bool)
+    wrong[places] = True
+    return NonnegativeParts(left[:, kept] * sizes[kept], (right[:, kept] / sizes[kept]).T, wrong)
+
+
+def nonnegative_scores(
+    rows: np.ndarray, components: np.ndarray, loss: AbstractLoss
+) -> np.ndarray:
+    """Nonnegative coordinates of rows in given components; NaN counts for nothing."""
+    return np.asarray(regress(components.T, rows, loss, nonnegative=True).coefficients)
 
 
 def fit_nonnegative(

@@ -10,6 +10,8 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._files import save as save_file
+from ._frames import library_of
+from ._report import TableReport
 
 _FORMAT = "lemmax estimator 1"
 # What is not kept: the details of a search hold more than the model.
@@ -22,7 +24,7 @@ class Saved:
     def save(self, path: str | pathlib.Path) -> None:
         """Write parameters and fitted attributes to a file; all of it or nothing.
 
-        The details of the search (``recovery_``) are left out.
+        The details of the search (``recovery_``) and data frames are left out.
 
         Parameters
         ----------
@@ -39,7 +41,10 @@ class Saved:
         fitted = {
             name: _described(value, name, arrays)
             for name, value in vars(self).items()
-            if name.endswith("_") and not name.startswith("_") and name not in _LEFT_OUT
+            if name.endswith("_")
+            and not name.startswith("_")
+            and name not in _LEFT_OUT
+            and library_of(value) is None
         }
         params = {
             name: _described(value, f"params.{name}", arrays)
@@ -86,8 +91,10 @@ class Saved:
 
 def _described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """A value as JSON, its arrays put aside under their names."""
-    if isinstance(value, np.ndarray) and value.dtype == object:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
         return {"names": [str(entry) for entry in value]}
+    if isinstance(value, TableReport):
+        return {"report": value.as_dict()}
     if isinstance(value, np.ndarray):
         arrays[name] = np.array(value, order="C")
         return {"array": name}
@@ -118,6 +125,8 @@ def _read(described: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         return arrays[what]
     if kind == "names":
         return np.array(what, dtype=object)
+    if kind == "report":
+        return TableReport.from_dict(what)
     if kind == "sparse":
         coords = tuple(arrays[place] for place in what)
         shape = tuple(described["shape"])

@@ -1,84 +1,74 @@
-"""A matrix from some of its entries."""
+"""A matrix from some of its entries, such as ratings."""
 
-from typing import Any, NamedTuple
+import warnings
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_positive
-from ..maps import LowRank
-from ..operators import Entries
-from ..recovery import Recovery
-from ..recovery._noise import bulk_of
-from ._base import RecoveringEstimator, factors_of, sparse_at
-from ._groups import groupwise_bulk_mean, groupwise_mean
-from ._rows import predicted_rows, scores_of
-from ._tables import Table, checked_indices, dense_with_gaps, pairs_of, table_of, validated
+from .._checks import check_positive, check_real
+from ..factor import FactorFit, FactorModel, Options, fit_entries, fit_table
+from ..solve.progress import no_progress_bar, progress_bar
+from ._base import RecoveringEstimator, sparse_at
+from ._entries import Entries, dense_with_gaps, entries_of, numbers_of, places_of, validated
+from ._frames import library_of
+from ._report import report_of
 
-# Of the entries, what is kept aside to choose the rank; and how often in turn the next rank may
-# predict it worse before the search ends.
-_HELD_OUT, _PATIENCE = 0.1, 3
-# Rounds of fitting row effects and column effects in turn.
-_POLISH = 10
-
-
-class _Effects(NamedTuple):
-    """What does not depend on row and column together."""
-
-    offset: float
-    rows: np.ndarray
-    columns: np.ndarray
-
-    def at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        return self.offset + self.rows[rows] + self.columns[columns]
-
-
-def _are_pairs(X: Any, y: Any) -> bool:
-    """Whether these are places of a matrix and their values, and no matrix and its targets."""
-    if sparse.issparse(X) or isinstance(X, tuple):
-        return False
-    places = np.asarray(X)
-    return places.dtype.kind in "iu" and places.shape == (np.size(y), 2)
+# The largest number of components that is looked for, if none is given.
+_MOST = 12
+# A table of which at least this share is known is treated as one; below it, as a list of entries.
+_SPARSE = 0.2
+_BAR = 160
 
 
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimator):
-    """A matrix of low rank from some of its entries, part of them wrong.
+    """A matrix of low rank from some of its entries, noisy and partly wrong.
+
+    Every entry is an offset, plus effects of its row and of its column, plus scores of the row times
+    loadings of the column, plus noise. How many components there are, and how much everything is
+    shrunk, is found from the data.
 
     Parameters
     ----------
-    rank : int or 'auto'
-        An upper bound on the rank, or 'auto': chosen by how well entries kept aside are
-        predicted, which is to be preferred where entries are noisy and few, as ratings are.
+    n_components : int, optional
+        How many components. If None, as many as predict entries that were kept aside best.
+    max_components : int
+        The largest number that is tried if ``n_components`` is None.
     loss : {'robust', 'squared'}
         Whether entries may be grossly wrong, or carry noise alone.
-    effects : bool
-        Whether every row and column has an effect of its own beside the low rank, as users and
-        items have in ratings.
-    max_rank : int
-        The largest rank that 'auto' tries.
+    effects : bool or 'auto'
+        Whether rows have levels of their own and all columns one unit, as users and items have in
+        ratings. 'auto': for lists of entries and sparse matrices. Without, every column has a unit
+        and a noise of its own, as in `RobustPCA`.
+    clip : bool
+        Whether predictions stay within the range of the values that were seen.
     shape : pair of int, optional
-        Of the matrix, if it is given as (row, column, value); as large as the indices if not
-        given.
+        Of the matrix, if it is given as a list with whole numbers for rows and columns; without, the
+        rows and columns are those that occur.
+    max_seconds : float, optional
+        After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
-        Of what is random. The default gives the same answer every time.
+        Chooses the entries that are kept aside. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
     Attributes
     ----------
+    n_components_ : int
     row_factors_ : array of shape (n_rows, n_components)
     column_factors_ : array of shape (n_columns, n_components)
     offset_, row_effects_, column_effects_ : float and arrays
-        Zero without effects.
-    rank_ : int
-    outliers_ : sparse array
-        By how much observed entries are wrong.
-    noise_ : float
-        Standard deviation of the noise on the others.
-    held_out_errors_ : dict
-        For 'auto': rank and mean absolute (for the squared loss: squared) error of prediction.
+    row_ids_, column_ids_ : arrays
+        What rows and columns are called.
+    noise_variance_ : array of shape (n_columns,)
+    outliers_ : sparse array, or data frame
+        By how much observed entries are wrong; for a data frame, a line for each of them.
+    range_ : pair of float
+        Of the values that were seen and are right.
+    report_ : TableReport
+        How well entries that were kept aside are predicted; ``summary()`` tells it.
     status_ : str
     n_iter_ : int
 
@@ -89,29 +79,41 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
     >>> table = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
-    >>> model = MatrixCompletion(rank=6).fit(table)
-    >>> model.rank_, bool(np.allclose(model.complete(), truth))
-    (2, True)
-    >>> bool(np.isclose(model.predict([[3, 7]])[0], truth[3, 7]))
-    True
+    >>> model = MatrixCompletion().fit(table)
+    >>> model.status_, bool(np.allclose(model.predict([[3, 7]])[0], truth[3, 7]))
+    ('EXACT', True)
+
+    Ratings, with names:
+
+    >>> users = np.array(["ann", "bob", "cy", "dee"])[np.arange(24) % 4]
+    >>> films = np.array(["A", "B", "C", "D", "E", "F"])[np.arange(24) // 4]
+    >>> stars = np.array([5, 4, 1, 2] * 6) - (np.arange(24) // 4) % 2
+    >>> model = MatrixCompletion().fit((users[:-2], films[:-2], stars[:-2]))
+    >>> items, values = model.recommend("cy", 1)
+    >>> items.tolist()
+    ['F']
     """
 
     def __init__(
         self,
-        rank: Any = "auto",
+        n_components: Any = None,
         *,
+        max_components: Any = _MOST,
         loss: Any = "robust",
-        effects: Any = False,
-        max_rank: Any = 10,
+        effects: Any = "auto",
+        clip: Any = True,
         shape: Any = None,
+        max_seconds: Any = None,
         random_state: Any = 0,
         verbose: Any = False,
     ):
-        self.rank = rank
+        self.n_components = n_components
+        self.max_components = max_components
         self.loss = loss
         self.effects = effects
-        self.max_rank = max_rank
+        self.clip = clip
         self.shape = shape
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
@@ -126,123 +128,158 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
 
         Parameters
         ----------
-        X : array-like with NaN, scipy sparse matrix, or tuple (row, column, value)
-            What is not stored in a sparse matrix is missing, not zero. Also pairs of whole
-            numbers (row, column), as `predict` takes them, if their values are given as y.
+        X : table, sparse matrix or list of entries
+            An array or data frame in which NaN marks what is missing; a sparse matrix, of which what
+            is not stored is missing, not zero; or a list: a tuple (rows, columns, values), or a data
+            frame with these three columns. Rows and columns of a list may have any names.
         y : array-like, optional
-            Values of the pairs; ignored if X is something else.
+            Values, if X is pairs (row, column) as `predict` takes them.
         weights : array-like, optional
-            How much each entry counts: of the shape of X, or one for each stored value.
+            How much each entry counts: of the shape of X, or one for each entry of a list.
         """
-        if y is not None and _are_pairs(X, y):
-            X = (*np.asarray(X).T, np.asarray(y))
-        table = table_of(self, X, weights, self.shape)
-        self.held_out_errors_ = {}
-        if isinstance(self.rank, str):
-            if self.rank != "auto":
-                raise ValueError(f"rank must be a number or 'auto'; got {self.rank!r}.")
-            check_positive(max_rank=self.max_rank)
-            rank = self._chosen_rank(table)
-        else:
-            check_positive(rank=self.rank)
-            rank = min(self.rank, *table.shape)
-        self._fit(table, rank)
-        self._warn()
+        options = self._options()
+        entries = entries_of(self, X, y, weights, self.shape)
+        if self.effects == "auto":
+            options = options._replace(effects=entries.listed)
+        self._forget()
+        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
+        with bar as report:
+            found, wrong = _fitted(
+                entries,
+                options,
+                max_seconds=self.max_seconds,
+                callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
+            )
+        self._take(entries, found, wrong, library_of(X))
+        if not self.report_.succeeded:
+            warnings.warn(
+                f"MatrixCompletion: {self.report_.sentence()}", ConvergenceWarning, stacklevel=2
+            )
         return self
 
-    def _fit(self, table: Table, rank: int) -> None:
-        self._forget()
-        effects = self._effects(table)
-        self.offset_, self.row_effects_, self.column_effects_ = effects
-        rest = table.values - effects.at(table.rows, table.columns)
-        if rank > 0 and np.any(rest):
-            found = self._found(table._replace(values=rest), rank)
-            self.row_factors_, self.column_factors_ = factors_of(found)
-            self.rank_, wrong = found.rank or 0, found.outliers
-        else:
-            self.rank_, wrong = 0, self._take_rest(rest)
-        if self.rank_ == 0:
-            self.row_factors_, self.column_factors_ = (np.zeros((n, 0)) for n in table.shape)
-        places = table.rows[wrong], table.columns[wrong]
-        self.outliers_ = sparse_at(places, table.values[wrong] - self._at(*places), table.shape)
+    def _options(self) -> Options:
+        self._loss()  # a name that is not known is refused
+        if self.n_components is not None:
+            check_positive(n_components=self.n_components)
+        check_positive(max_components=self.max_components)
+        if self.max_seconds is not None:
+            check_real(0, max_seconds=self.max_seconds)
+        if self.effects not in (True, False, "auto"):
+            raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
+        return Options(
+            components=None if self.n_components is None else int(self.n_components),
+            most=int(self.max_components),
+            robust=self.loss == "robust",
+            effects=bool(self.effects),
+            seed=self._seed(),
+        )
 
-    def _take_rest(self, rest: np.ndarray) -> np.ndarray:
-        """Without a low-rank part: what is left is noise, and perhaps some gross errors."""
-        everything = np.ones(rest.shape, bool)
-        used, self.noise_ = bulk_of(rest, everything, 0, self.loss == "robust")
-        self.status_ = "EXACT" if self.noise_ == 0 else "NOISE_LEVEL"
-        self.n_iter_ = 1
-        return np.flatnonzero(~used)
+    def _take(
+        self, entries: Entries, found: FactorFit, wrong: np.ndarray, library: str | None
+    ) -> None:
+        self.factor_model_, self.n_components_ = found.state(), found.rank
+        self.row_ids_, self.column_ids_ = entries.row_ids, entries.column_ids
+        self.row_factors_, self.column_factors_ = found.scores, found.loadings
+        self.noise_variance_ = found.noise_variance
+        # With one unit for all columns there is a level that they share.
+        self.offset_ = float(found.columns.centre[0]) if found.model.effects else 0.0
+        self.row_effects_, self.column_effects_ = found.row_effects, found.location - self.offset_
+        right = entries.values[~wrong] if not np.all(wrong) else entries.values
+        self.range_ = (float(right.min()), float(right.max()))
+        self.report_ = report_of(
+            found,
+            len(entries.values),
+            int(wrong.sum()),
+            entries.shape[0] * entries.shape[1] - len(entries.values),
+        )
+        self.status_, self.n_iter_ = self.report_.status.name, max(1, found.sweeps)
+        places = entries.rows[wrong], entries.columns[wrong]
+        values, errors = found.predict(*places)
+        self.outliers_ = sparse_at(places, entries.values[wrong] - values, entries.shape)
+        if library is not None and entries.listed:
+            listed = {
+                "row": entries.row_ids[places[0]],
+                "column": entries.column_ids[places[1]],
+                "was": entries.values[wrong],
+                "should be": values,
+                "error": errors,
+            }
+            module = __import__(library)
+            self.outliers_ = module.DataFrame(listed)
 
-    def _found(self, table: Table, rank: int) -> Recovery:
-        operator = Entries((table.rows, table.columns), table.shape)
-        return self._recover(operator, table.values, LowRank(table.shape, rank), table.weights)
+    def _model(self) -> FactorModel:
+        check_is_fitted(self)
+        return FactorModel.from_state(self.factor_model_)
 
-    def _effects(self, table: Table) -> _Effects:
-        """Means of rows and columns, in turn; without outliers, unless the loss is squared."""
-        none = _Effects(0.0, np.zeros(table.shape[0]), np.zeros(table.shape[1]))
-        if not self.effects:
-            return none
-        weights = np.ones(len(table.values)) if table.weights is None else table.weights
-        middle = groupwise_mean if self.loss == "squared" else groupwise_bulk_mean
-        all_one = np.zeros(len(table.values), int)
-        offset = float(middle(table.values, weights, all_one, 1)[0])
-        by_row, by_column = none.rows, none.columns
-        for _ in range(_POLISH):
-            rest = table.values - offset - by_column[table.columns]
-            by_row = middle(rest, weights, table.rows, table.shape[0])
-            rest = table.values - offset - by_row[table.rows]
-            by_column = middle(rest, weights, table.columns, table.shape[1])
-        return _Effects(offset, by_row, by_column)
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Entries of the matrix at given places.
 
-    def _chosen_rank(self, table: Table) -> int:
-        rng = np.random.default_rng(self._seed())
-        hidden = rng.random(len(table.values)) < _HELD_OUT
-        if not np.any(hidden) or np.all(hidden):
-            return 1
-        shown, kept_aside = table.part(~hidden), table.part(hidden)
-        errors: dict[int, float] = {}
-        for rank in range(min(self.max_rank, *table.shape) + 1):
-            self._fit(shown, rank)
-            if self.status_ == "INTERRUPTED":
-                raise KeyboardInterrupt
-            guess = self._at(kept_aside.rows, kept_aside.columns)
-            error = np.abs(guess - kept_aside.values)
-            errors[rank] = float(
-                np.average(
-                    error**2 if self.loss == "squared" else error, weights=kept_aside.weights
-                )
-            )
-            best = min(errors, key=lambda each: errors[each])
-            if rank - best >= _PATIENCE or self.rank_ < rank:
-                break
-        self.held_out_errors_ = errors
-        return min(errors, key=lambda each: errors[each])
-
-    def _at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        effects = _Effects(self.offset_, self.row_effects_, self.column_effects_)
-        together = np.sum(self.row_factors_[rows] * self.column_factors_[columns], axis=1)
-        return effects.at(rows, columns) + together
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Entries of the matrix at given positions.
+        A row or column that was not part of the fit has the effects of the other, and an error that
+        says so.
 
         Parameters
         ----------
-        X : array-like of integers of shape (k, 2), or pair of index arrays
-            Row and column of every entry.
+        X : array-like of shape (k, 2), pair of arrays, or data frame of two columns
+            Row and column of every entry, by their names (by their numbers, if they have none).
+        return_std : bool
+            Whether to return standard errors, too.
         """
-        check_is_fitted(self)
-        rows, columns = pairs_of(X)
-        rows = checked_indices(rows, len(self.row_factors_), "row")
-        columns = checked_indices(columns, len(self.column_factors_), "column")
-        return self._at(rows, columns)
+        model = self._model()
+        rows, columns = places_of(X)
+        values, errors = model.predict(
+            numbers_of(rows, self.row_ids_), numbers_of(columns, self.column_ids_)
+        )
+        values = np.clip(values, *self.range_) if self.clip else values
+        return (values, errors) if return_std else values
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds between which entries lie with a probability, calibrated on entries kept aside.
+
+        Parameters
+        ----------
+        X : places, as for `predict`
+        level : float
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        values, errors = self.predict(X, return_std=True)
+        half = float(np.mean(self._model().width(level))) * errors
+        return values - half, values + half
+
+    def recommend(
+        self, row: Any, n: int = 10, exclude: Any = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The columns with the largest predictions in a row.
+
+        Parameters
+        ----------
+        row : object
+            The name of the row (the user).
+        n : int
+            How many.
+        exclude : sequence
+            Names of columns that are left out, such as those the user has rated.
+
+        Returns
+        -------
+        ids, values : arrays
+            Names of columns, the best first, and what is predicted.
+        """
+        check_positive(n=n)
+        left_out = set(np.asarray(exclude).tolist()) if np.size(exclude) else set()
+        ids = np.array([name not in left_out for name in self.column_ids_.tolist()])
+        candidates = self.column_ids_[ids]
+        rows = np.empty(len(candidates), object)
+        rows[:] = [row] * len(candidates)
+        model = self._model()
+        place = int(numbers_of(rows[:1], self.row_ids_.astype(object))[0]) if len(rows) else -1
+        values, _ = model.predict(np.full(len(candidates), place), np.flatnonzero(ids))
+        order = np.argsort(-values, kind="stable")[:n]
+        return candidates[order], np.clip(values, *self.range_)[order] if self.clip else values[order]
 
     def complete(self) -> np.ndarray:
         """The whole matrix."""
-        check_is_fitted(self)
-        together = self.row_factors_ @ self.column_factors_.T
-        return self.offset_ + self.row_effects_[:, None] + self.column_effects_ + together
+        return self._model().values()
 
     def transform(self, X: Any) -> np.ndarray:
         """Fill the holes of rows, seen before or not; what is there stays.
@@ -252,11 +289,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         X : array-like of shape (n_samples, n_columns), or sparse
             NaN (of a sparse matrix: what is not stored) is missing.
         """
-        check_is_fitted(self)
-        X, rows, components = self._new_rows(X)
-        shift = self.offset_ + self.column_effects_
-        filled = scores_of(rows, components, self._loss()) @ components + shift
-        return np.where(np.isnan(X), filled, X)
+        model = self._model()
+        X = dense_with_gaps(validated(self, X, reset=False))
+        return np.where(np.isnan(X), model.new_rows(X).values, X)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error with which a row's other entries predict an entry.
@@ -266,15 +301,47 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         X : array-like of shape (n_samples, n_columns), or sparse
         y : ignored
         """
-        check_is_fitted(self)
-        _, rows, components = self._new_rows(X)
-        guess = predicted_rows(rows, components, self._loss())
-        return -float(np.nanmean(np.abs(guess - rows)))
-
-    def _new_rows(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows as they are, without what columns explain, and what may explain the rest."""
+        model = self._model()
         X = dense_with_gaps(validated(self, X, reset=False))
-        components = self.column_factors_.T
-        if self.effects:
-            components = np.vstack([components, np.ones(X.shape[1])])
-        return X, X - self.offset_ - self.column_effects_, components
+        predicted = np.zeros_like(X)
+        fold = np.arange(X.shape[1]) % min(5, X.shape[1])
+        for each in np.unique(fold):
+            hidden = np.where(fold == each, np.nan, X)
+            predicted = np.where(fold == each, model.new_rows(hidden).values, predicted)
+        return -float(np.nanmean(np.abs(predicted - X)))
+
+    def summary(self) -> str:
+        """What was found, and how far to rely on it, in a few lines."""
+        check_is_fitted(self)
+        if not hasattr(self, "report_"):
+            return super().summary()
+        return self.report_.summary(
+            lambda k: str(self.row_ids_[k]), lambda k: str(self.column_ids_[k])
+        )
+
+
+def _fitted(
+    entries: Entries, options: Options, **limits: Any
+) -> tuple[FactorFit, np.ndarray]:
+    """A fit of the entries, as a table if enough of it is known and no place occurs twice."""
+    rows, columns = entries.shape
+    places = entries.rows.astype(np.int64) * columns + entries.columns
+    dense = len(places) >= _SPARSE * rows * columns and len(np.unique(places)) == len(places)
+    if not dense:
+        return fit_entries(
+            entries.rows,
+            entries.columns,
+            entries.values,
+            entries.shape,
+            entries.weights,
+            options,
+            **limits,
+        )
+    table = np.full(entries.shape, np.nan)
+    table[entries.rows, entries.columns] = entries.values
+    weights = None
+    if entries.weights is not None:
+        weights = np.zeros(entries.shape)
+        weights[entries.rows, entries.columns] = entries.weights
+    found = fit_table(table, weights, options, **limits)
+    return found, found.wrong[entries.rows, entries.columns]

@@ -1,95 +1,89 @@
-"""Principal components of a table with holes and wrong entries."""
+"""Principal components of a table with noise, holes and wrong cells."""
 
-import dataclasses
-import time
 import warnings
 from typing import Any
 
 import numpy as np
+from scipy import special
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._base import (
-    Observed,
-    RecoveringEstimator,
-    checked_rank,
-    checked_weights,
-    refuse_complex,
-    sparse_at,
-)
-from ._nonnegative import fit_nonnegative
-from ._plane import Plane, PlaneFit, WeightedTable
-from ._rows import judged_rows, predicted_rows, scores_of
-from ._units import equalised, units_of
+from .._checks import check_positive, check_real
+from ..factor import FactorFit, FactorModel, Options, fit_table
+from ..solve.progress import no_progress_bar, progress_bar
+from ._base import RecoveringEstimator, checked_weights, refuse_complex, sparse_at
+from ._frames import FrameParts, parts_of
+from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
+from ._report import TableReport, report_of
 
-# The bound on the rank if none is given: a quarter of the smaller side, and at most this.
-_MOST = 20
-# Of a narrow table it is at least this, or half of the smaller side.
-_LEAST = 3
-# Singular values that are this small, relative to the largest, are rounding errors.
-_ROUNDING = 1e-9
+# The largest number of components that is looked for, if none is given.
+_MOST = 12
+# The length of the progress bar; nobody knows how many sweeps it will take.
+_BAR = 160
+# Parts of the columns that are hidden in turn, for the score.
+_FOLDS = 5
 
 
-class RobustPCA(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    RecoveringEstimator,
-):
-    """Principal component analysis that bears missing and grossly wrong entries.
+class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEstimator):
+    """Principal component analysis of tables with noise, missing cells and wrong cells.
 
-    A table is explained as a location, a part of low rank, wrong entries anywhere, and noise.
-    Nothing is imputed: what is missing does not count.
+    The model is a robust factor model: a cell is the mean of its column, plus scores of its row
+    times components, plus noise with a variance of its own for each column; a share of the cells is
+    anything. Nothing has to be chosen, and columns may have any units. A table without noise is
+    recovered exactly.
 
     Parameters
     ----------
-    rank : int, optional
-        An upper bound on the number of components; how many there are is found. If not given, a
-        quarter of the smaller side of the table, at least 3 (or half of that side), at most 20.
+    n_components : int, optional
+        How many components. If None, as many as predict cells that were kept aside best. A table
+        that is exactly of lower rank has fewer.
+    max_components : int
+        The largest number that is tried if ``n_components`` is None.
     loss : {'robust', 'squared'}
-        Whether entries may be grossly wrong, or carry noise alone.
+        Whether cells may be wrong, or carry noise alone.
     centre : bool
-        Whether a location is part of the model: the geometric median of the rows as they are
-        without their errors. (The mean of the raw rows would carry the errors into every row.)
-    scale : {'auto', True, False}
-        Whether columns are measured by their own spread, and where there is noise by their own
-        noise, so that what counts as wrong does not depend on the units. 'auto': if the spreads
-        differ by more than a factor of 100, as those of columns in different units do.
+        Whether columns have means.
     nonnegative : bool
         Whether components and scores must not be negative (a robust nonnegative matrix
-        factorisation); then ``centre`` must be False.
+        factorisation); needs ``centre=False``.
+    max_seconds : float, optional
+        After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
-        Of what is random. The default gives the same answer every time.
+        Chooses the cells that are kept aside. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
     Attributes
     ----------
+    n_components_ : int
+    mean_ : array of shape (n_features,)
     components_ : array of shape (n_components, n_features)
-        Orthonormal rows (unless nonnegative), the strongest first; in the units of the table, so
-        that of columns in different units those with large numbers prevail in them.
-    location_ : array of shape (n_features,)
-        With a location, columns that are one number, but for a few wrong entries, have no part in
-        the components.
-    scale_ : array of shape (n_features,)
-        The unit of each column in the fit; ones if nothing was scaled.
-    singular_values_ : array of shape (n_components,)
-        Of the cleaned and centred table.
-    rank_ : int
+        Orthonormal rows (unless nonnegative), the strongest first.
+    explained_variance_ : array of shape (n_components,)
+        Of each component.
+    explained_variance_ratio_ : array of shape (n_components,)
+        The same as a share of all variance, noise included.
+    noise_variance_ : array of shape (n_features,)
+        Of each column.
+    reconstruction_ : array of shape (n_samples, n_features)
+        Mean plus scores times components, for every cell. A data frame if that was fitted.
+    cleaned_ : array of shape (n_samples, n_features)
+        The table as it was, with holes and wrong cells replaced. A data frame if that was fitted,
+        with its other columns as they were.
+    standard_error_ : array of shape (n_samples, n_features)
+        How precisely the other cells predict each cell; of holes and wrong cells, the standard error
+        of what replaces them. Infinite where too little is known.
+    outliers_ : sparse array of shape (n_samples, n_features), or data frame
+        By how much cells are wrong, and where. If a data frame was fitted: a line for each wrong
+        cell, with its row, its column, what it was, what it should be, and the standard error of
+        that.
     scores_ : array of shape (n_samples, n_components)
-        Of the rows that were fitted.
-    low_rank_ : array of shape (n_samples, n_features)
-        The table without holes and errors.
-    outliers_ : sparse array of shape (n_samples, n_features)
-        What was wrong: by how much, and where.
-    left_out_ : array of int
-        Rows that are not part of the fit, and of which the verdict does not speak: those without
-        entries, and a few of which too little is right, if without them the others can be
-        recovered. They are as `transform` has them where most of their entries agree with that;
-        else the location stands for them, and whatever they hold is wrong.
-    noise_ : float
-        Standard deviation of the noise on the other entries, in units of ``scale_``.
+    report_ : TableReport
+        How well cells that were kept aside are predicted, whether intervals cover them, which rows
+        and columns are doubtful; ``summary()`` tells it.
     status_ : str
-        The verdict of `lemmax.recover`; ``summary()`` tells more.
+        ``"EXACT"`` or ``"NOISE_LEVEL"`` if the model predicts; else why not.
     n_iter_ : int
     n_features_in_ : int
 
@@ -106,165 +100,225 @@ class RobustPCA(
     >>> table = truth.copy()
     >>> table[rng.random(table.shape) < 0.1] = 99.0
     >>> table[rng.random(table.shape) < 0.1] = np.nan
-    >>> model = RobustPCA(rank=5).fit(table)
-    >>> model.rank_, bool(np.allclose(model.low_rank_, truth))
-    (2, True)
+    >>> model = RobustPCA().fit(table)
+    >>> model.status_, model.n_components_, bool(np.allclose(model.cleaned_, truth))
+    ('EXACT', 2, True)
     """
 
     def __init__(
         self,
-        rank: Any = None,
+        n_components: Any = None,
         *,
+        max_components: Any = _MOST,
         loss: Any = "robust",
         centre: Any = True,
-        scale: Any = "auto",
         nonnegative: Any = False,
+        max_seconds: Any = None,
         random_state: Any = 0,
         verbose: Any = False,
     ):
-        self.rank = rank
+        self.n_components = n_components
+        self.max_components = max_components
         self.loss = loss
         self.centre = centre
-        self.scale = scale
         self.nonnegative = nonnegative
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "RobustPCA":
-        """Find location, components and wrong entries.
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, weights: Any = None
+    ) -> "RobustPCA":
+        """Find mean, components and wrong cells.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
+        X : array-like of shape (n_samples, n_features), or data frame of pandas or polars
+            NaN (None, null) marks holes. Columns of a data frame that do not hold numbers are set
+            aside, which a warning says.
         y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts: the inverse of its relative noise variance. Rows of weight 0
+            are missing.
         weights : array-like of the shape of X, optional
-            How much each entry counts; those of weight 0 are missing.
+            The same for each cell.
         """
-        refuse_complex(X)
-        X = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
-        )
-        weights = checked_weights(weights, X.shape)
+        frame = parts_of(X)
+        X = self._validated(X, frame, reset=True)
+        weights = _cell_weights(X.shape, sample_weight, weights)
         if weights is not None:
             X = np.where(weights > 0, X, np.nan)
-        empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
-        if len(empty) == X.shape[1]:
-            raise ValueError("There is nothing but missing entries: no value is observed.")
-        if len(empty):
-            raise ValueError(f"Column {empty[0]} holds no values: every entry of it is missing.")
-        if self.nonnegative and self.centre:
-            raise ValueError("Nonnegative components need centre=False: a location has a sign.")
+        self._check_table(X)
+        options = self._options(X.shape)
         self._forget()
-        began = time.perf_counter()
-        # Of a row without entries nothing is known but the location.
-        side = min(int(np.sum(~np.all(np.isnan(X), axis=1))), X.shape[1])
-        default = min(_MOST, max(side // 4, min(_LEAST, side // 2)))
-        fit = PlaneFit(self, bool(self.centre), checked_rank(self.rank, side, default))
-        units = units_of(X, self.scale, self.centre)
-        shift = fit.first_location(X / units)
-        if not np.any(np.nan_to_num(X / units - shift)):
-            return self._constant(X, shift * units)
-        table = WeightedTable(X, weights)
-        plane = fit.through(table.in_units(units))
-        finer = equalised(units, plane.residual(table.in_units(units)), plane.recovery.noise)
-        if finer is not None and not plane.interrupted:
-            units = finer
-            plane = fit.through(table.in_units(units))
-        # Of all fits together; the last one alone knows its own.
-        effort = {"passes": fit.passes, "steps": fit.steps, "seconds": time.perf_counter() - began}
-        self._take_verdict(dataclasses.replace(plane.recovery, **effort))
-        self.scale_ = units
-        places = plane.places
         if self.nonnegative:
-            observed = Observed(*table.in_units(units).part(plane.rows))
-            (left, right), places = fit_nonnegative(
-                self, observed, plane.factors, plane.places, fit.bound
-            )
-            self._take_nonnegative(left, right * units[:, None])
+            if self.centre:
+                raise ValueError("Nonnegative components need centre=False: a mean has a sign.")
+            self._take_parts(X, nonnegative_parts(self, X, weights, options))
         else:
-            self._take(plane, units)
-        if self.centre:  # which the fit may have spent a component on
-            shown = {"rank": self.rank_, "rank_bound": fit.bound, "sizes": self.singular_values_}
-            self._take_verdict(dataclasses.replace(self.recovery_, **shown))
-        self._take_rows(X, plane.rows, places)
+            bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
+            with bar as report:
+                found = fit_table(
+                    X,
+                    weights,
+                    options,
+                    max_seconds=self.max_seconds,
+                    callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
+                )
+            self._take(X, found)
+        self._hand_over(X, frame)
         self._warn()
-        self._warn_of_rows(X)
         return self
 
-    def _take_rows(self, X: np.ndarray, rows: np.ndarray, places: Any) -> None:
-        """The table as it should be, and what is wrong, from what was found for some rows."""
-        self.left_out_ = np.setdiff1d(np.arange(len(X)), rows)
-        scores = np.zeros((len(X), self.rank_))
-        scores[rows] = self.scores_
-        beside, parts = self._in_units(X[self.left_out_])
-        scores[self.left_out_], wrong = judged_rows(
-            beside, parts, self._loss(), self.noise_, self.nonnegative
+    def _validated(self, X: Any, frame: FrameParts | None, reset: bool) -> np.ndarray:
+        if frame is not None:
+            names = np.array(frame.numeric, dtype=object)
+            X = frame.array()
+        else:
+            refuse_complex(X)
+        X = validate_data(
+            self,
+            X,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if reset else 1,
+            reset=reset,
+            skip_check_array=False,
         )
-        self.scores_ = scores
-        self.low_rank_ = scores @ self.components_ + self.location_
-        places = (
-            np.concatenate([rows[places[0]], self.left_out_[wrong[0]]]),
-            np.concatenate([places[1], wrong[1]]),
-        )
-        self.outliers_ = sparse_at(places, (X - self.low_rank_)[places], X.shape)
+        if reset and frame is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = names
+        return X
 
-    def _warn_of_rows(self, X: np.ndarray) -> None:
-        doubtful = [int(k) for k in self.left_out_ if not np.all(np.isnan(X[k]))]
-        if doubtful:
-            warnings.warn(
-                f"RobustPCA: too little of what is in the rows {doubtful} is right to be sure of "
-                "them; the verdict speaks of the other rows.",
-                UserWarning,
-                stacklevel=3,
+    def _check_table(self, X: np.ndarray) -> None:
+        if np.all(np.isnan(X)):
+            raise ValueError("There is nothing but missing entries: no value is observed.")
+        empty = np.flatnonzero(np.all(np.isnan(X), axis=0))
+        if len(empty):
+            names = getattr(self, "feature_names_in_", np.arange(X.shape[1]))
+            listed = ", ".join(str(names[k]) for k in empty[:5])
+            raise ValueError(
+                f"Column {listed} holds no values: every entry of it is missing."
+                if len(empty) == 1
+                else f"Columns {listed} hold no values: every entry of them is missing."
             )
 
-    def _in_units(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows around the location and components, both in the units of the fit."""
-        return (X - self.location_) / self.scale_, self.components_ / self.scale_
+    def _options(self, shape: tuple[int, int]) -> Options:
+        self._loss()  # a name that is not known is refused
+        if self.n_components is not None:
+            check_positive(n_components=self.n_components)
+        check_positive(max_components=self.max_components)
+        if self.max_seconds is not None:
+            check_real(0, max_seconds=self.max_seconds)
+        return Options(
+            components=None if self.n_components is None else min(int(self.n_components), *shape),
+            most=int(self.max_components),
+            robust=self.loss == "robust",
+            centred=bool(self.centre),
+            seed=self._seed(),
+        )
 
-    def _take(self, plane: Plane, units: np.ndarray) -> None:
-        rank = plane.rank(bool(self.centre))
-        left, values, components = plane.centred(units)
-        left, values, components = left[:, :rank], values[:rank], components[:rank]
-        signs = np.sign(components[np.arange(rank), np.argmax(np.abs(components), axis=1)])
-        self.components_ = components * signs[:, None]
-        self.singular_values_ = values
-        self.scores_ = left * values * signs
-        self.location_, self.rank_ = plane.location * units, rank
+    def _take(self, X: np.ndarray, found: FactorFit) -> None:
+        """Attributes in the units of the table."""
+        left, sizes, _ = np.linalg.svd(found.loadings, full_matrices=False)
+        rank = np.arange(found.rank)
+        self.components_ = (left * np.where(left[np.argmax(np.abs(left), 0), rank] < 0, -1, 1)).T
+        self.explained_variance_ = sizes**2
+        self.mean_, self.noise_variance_ = found.location, found.noise_variance
+        total = float(np.sum(self.explained_variance_) + np.sum(self.noise_variance_))
+        self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
+        self.n_components_ = found.rank
+        self.factor_model_ = found.state()
+        self.scores_ = self._scores(found, found.scores)
+        self.reconstruction_ = found.values()
+        self.standard_error_ = found.standard_errors()
+        holes = int(np.sum(np.isnan(X)))
+        self._take_report(
+            report_of(found, X.size - holes, int(found.wrong.sum()), holes), found.wrong
+        )
 
-    def _take_nonnegative(self, left: np.ndarray, right: np.ndarray) -> None:
-        sizes = np.linalg.norm(right, axis=0)
-        strength = sizes * np.linalg.norm(left, axis=0)
-        kept = np.argsort(-strength)[: int(np.sum(strength > _ROUNDING * strength.max()))]
-        self.components_ = (right[:, kept] / sizes[kept]).T
-        self.singular_values_ = strength[kept]
-        self.location_ = np.zeros(len(right))
-        self.rank_ = len(kept)
-        self.scores_ = left[:, kept] * sizes[kept]
+    def _take_parts(self, X: np.ndarray, found: NonnegativeParts) -> None:
+        """Of a nonnegative factorisation; errors are those of the noise alone."""
+        self.components_, self.scores_ = found.components, found.scores
+        self.n_components_, width = len(found.components), X.shape[1]
+        self.explained_variance_ = np.mean(found.scores**2, axis=0)
+        self.mean_ = np.zeros(width)
+        noise = self.noise_ if np.isfinite(self.noise_) else 0.0
+        self.noise_variance_ = np.full(width, noise**2)
+        total = float(np.sum(self.explained_variance_) + np.sum(self.noise_variance_))
+        self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
+        self.reconstruction_ = found.scores @ found.components
+        self.standard_error_ = np.full(X.shape, noise)
+        vars(self).pop("factor_model_", None)
+        self._wrong = found.wrong
 
-    def _constant(self, X: np.ndarray, shift: np.ndarray) -> "RobustPCA":
-        """All rows are the same, up to holes: the location says it all."""
-        self.components_, self.scale_ = np.zeros((0, X.shape[1])), np.ones(X.shape[1])
-        self.singular_values_ = np.zeros(0)
-        self.location_, self.rank_, self.noise_, self.n_iter_ = shift, 0, 0.0, 1
-        self.scores_ = np.zeros((len(X), 0))
-        self.low_rank_ = np.broadcast_to(shift, X.shape).copy()
-        self.outliers_ = sparse_at((np.zeros(0, int),) * 2, np.zeros(0), X.shape)
-        self.status_, self.left_out_ = "EXACT", np.flatnonzero(np.all(np.isnan(X), axis=1))
-        return self
+    def _take_report(self, report: TableReport, wrong: np.ndarray) -> None:
+        self.report_, self._wrong = report, wrong
+        self.status_, self.n_iter_ = report.status.name, max(1, report.sweeps)
+
+    def _scores(self, model: FactorModel, scores: np.ndarray) -> np.ndarray:
+        """From the standardised scores of the model to those of the components."""
+        return scores @ (model.loadings.T @ self.components_.T)
+
+    def _hand_over(self, X: np.ndarray, frame: FrameParts | None) -> None:
+        """The table without its errors, as an array or as a frame like the one that was given."""
+        changed = np.isnan(X) | self._wrong
+        cleaned = np.where(changed, self.reconstruction_, X)
+        places = np.nonzero(self._wrong)
+        if frame is None:
+            self.cleaned_ = cleaned
+            self.outliers_ = sparse_at(places, (X - self.reconstruction_)[places], X.shape)
+            return
+        names = np.array(frame.numeric, dtype=object)
+        self.cleaned_ = frame.like(cleaned, changed)
+        self.outliers_ = frame.tidy(
+            {
+                "column": names[places[1]],
+                "was": X[places],
+                "should be": self.reconstruction_[places],
+                "error": self.standard_error_[places],
+            },
+            places[0],
+        )
+        self.reconstruction_ = frame.like(self.reconstruction_)
+        self.standard_error_ = frame.like(self.standard_error_)
+
+    def _warn(self) -> None:
+        """Warn if nothing is predicted, or the fit was not finished."""
+        if self.nonnegative:
+            super()._warn()
+        elif not self.report_.succeeded:
+            warnings.warn(f"RobustPCA: {self.report_.sentence()}", ConvergenceWarning, stacklevel=3)
+
+    def summary(self) -> str:
+        """What was found, and how far to rely on it, in a few lines."""
+        check_is_fitted(self)
+        if not hasattr(self, "report_"):
+            return super().summary()
+        names = getattr(self, "feature_names_in_", None)
+        return self.report_.summary(
+            column_name=str if names is None else lambda k: str(names[k])
+        )
+
+    def _model(self) -> FactorModel:
+        return FactorModel.from_state(self.factor_model_)
+
+    def _new(self, X: Any) -> tuple[np.ndarray, FrameParts | None]:
+        check_is_fitted(self)
+        frame = parts_of(X, list(getattr(self, "feature_names_in_", [])) or None)
+        return self._validated(X, frame, reset=False), frame
 
     def transform(self, X: Any) -> np.ndarray:
-        """Scores of rows, by robust regression on the components; what is missing does not count.
+        """Scores of rows; holes and wrong cells do not count.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or data frame
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        rows, components = self._in_units(X)
-        return scores_of(rows, components, self._loss(), self.nonnegative)
+        X, _ = self._new(X)
+        if self.nonnegative:
+            return nonnegative_scores(X, self.components_, self._loss())
+        model = self._model()
+        return self._scores(model, model.new_rows(X).scores)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows from their scores.
@@ -275,29 +329,96 @@ class RobustPCA(
         """
         check_is_fitted(self)
         scores = np.asarray(X, np.float64)
-        if scores.ndim != 2 or scores.shape[1] != self.rank_:
+        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
             raise ValueError(
-                f"Scores have {self.rank_} columns, one for each component; got shape "
+                f"Scores have {self.n_components_} columns, one for each component; got shape "
                 f"{scores.shape}."
             )
-        return scores @ self.components_ + self.location_
+        return scores @ self.components_ + self.mean_
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Minus the mean absolute error with which a row's other entries predict an entry.
-
-        Errors are in units of ``scale_``.
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Rows, seen before or not, with holes and wrong cells replaced.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
+        X : array-like of shape (n_samples, n_features), or data frame
+        return_std : bool
+            Whether to return standard errors, too: how precisely the other cells of a row predict
+            each cell.
+
+        Returns
+        -------
+        array or data frame like X; with ``return_std`` a pair of these
+        """
+        X, frame = self._new(X)
+        if self.nonnegative:
+            values = nonnegative_scores(X, self.components_, self._loss()) @ self.components_
+            errors = np.broadcast_to(np.sqrt(self.noise_variance_), X.shape)
+            changed = np.isnan(X)
+        else:
+            rows = self._model().new_rows(X)
+            values, errors, changed = rows.values, rows.standard_errors, np.isnan(X) | rows.wrong
+        cleaned = np.where(changed, values, X)
+        if frame is not None:
+            cleaned, errors = frame.like(cleaned, changed), frame.like(np.asarray(errors))
+        return (cleaned, errors) if return_std else cleaned
+
+    def predict_interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Bounds between which the right value of each fitted cell lies with a probability.
+
+        They are calibrated on cells that were kept aside.
+
+        Parameters
+        ----------
+        level : float
+            The probability, between 0 and 1.
+
+        Returns
+        -------
+        pair of arrays (or data frames) of the shape of the table
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        rows, components = self._in_units(X)
-        guess = predicted_rows(rows, components, self._loss(), self.nonnegative)
-        return -float(np.nanmean(np.abs(guess - rows)))
+        check_real(0, level=level)
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        if self.nonnegative:
+            half = special.ndtri((1 + level) / 2) * self.standard_error_
+        else:
+            half = self._model().width(level) * self.standard_error_
+        return self.reconstruction_ - half, self.reconstruction_ + half
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean absolute error with which a row's other cells predict a cell.
+
+        Errors are in units of the columns (robust standard deviations).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or data frame
+        y : ignored
+        """
+        X, _ = self._new(X)
+        unit = np.nanstd(X, axis=0) if self.nonnegative else self._model().scale
+        predicted = np.zeros_like(X)
+        fold = np.arange(X.shape[1]) % min(_FOLDS, X.shape[1])
+        for each in np.unique(fold):
+            hidden = np.where(fold == each, np.nan, X)
+            filled = self.inverse_transform(self.transform(hidden))
+            predicted = np.where(fold == each, filled, predicted)
+        return -float(np.nanmean(np.abs(predicted - X) / unit))
 
     @property
     def _n_features_out(self) -> int:
-        return self.rank_
+        return self.n_components_
+
+
+def _cell_weights(
+    shape: tuple[int, int], sample_weight: Any, weights: Any
+) -> np.ndarray | None:
+    """Weights of rows and of cells as weights of cells."""
+    weights = checked_weights(weights, shape)
+    if sample_weight is None:
+        return weights
+    rows = checked_weights(sample_weight, shape[:1])
+    assert rows is not None
+    return rows[:, None] * (np.ones(shape) if weights is None else weights)

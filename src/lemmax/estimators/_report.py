@@ -1,0 +1,158 @@
+"""What a fit to a table has found, and how far to rely on it, in the user's terms."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..factor import FactorFit
+from ..recovery import RecoveryStatus
+
+# So many rows or columns are named.
+_LISTED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TableReport:
+    """How well a table was fitted.
+
+    Errors are in units of the columns (their robust standard deviations).
+    """
+
+    status: RecoveryStatus
+    components: int
+    known: int
+    wrong: int
+    holes: int
+    held_out: int
+    """Cells that were kept aside from a first fit, and are right."""
+    explained: float
+    """Share of their variance around the column medians that was predicted."""
+    error: float
+    """Their typical error."""
+    median_error: float
+    """The same if medians of the columns are the predictions."""
+    coverage: float
+    """Share of them in their 90 % intervals."""
+    doubtful_rows: tuple[int, ...]
+    """Rows of which nothing is known, or most of what is known is wrong."""
+    doubtful_columns: tuple[int, ...]
+    sweeps: int
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether cells are predicted better than by the medians of their columns."""
+        return self.status.succeeded
+
+    def sentence(self) -> str:
+        """The verdict."""
+        if self.status is RecoveryStatus.EXACT:
+            return (
+                "EXACT: all cells but the wrong ones are explained up to rounding errors, also "
+                f"those of {self.held_out} that a first fit had not seen."
+            )
+        if self.status is RecoveryStatus.INTERRUPTED:
+            return "INTERRUPTED: the fit was stopped early; this is what there was."
+        if self.status is RecoveryStatus.NOT_CONVERGED:
+            return (
+                "NOT_CONVERGED: the sweeps did not come to rest. Columns may be duplicates of each "
+                "other, or the table too small."
+            )
+        if not self.held_out:
+            return "NOT_IDENTIFIABLE: there are too few cells to keep some aside and predict them."
+        told = (
+            f"{max(self.explained, 0):.0%} of the variance of {self.held_out} cells kept aside was "
+            f"predicted; typical error {self.error:.2g} column units, of column medians "
+            f"{self.median_error:.2g}."
+        )
+        if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
+            return f"NOT_IDENTIFIABLE: nothing is predicted better than by column medians. {told}"
+        return f"NOISE_LEVEL: {told}"
+
+    def summary(
+        self,
+        row_name: Callable[[int], str] = str,
+        column_name: Callable[[int], str] = str,
+    ) -> str:
+        """The verdict and what was found, in a few lines."""
+        lines = [
+            self.sentence(),
+            f"components      {self.components}",
+            f"wrong cells     {self.wrong} of {self.known} ({self.wrong / max(1, self.known):.1%})",
+            f"holes           {self.holes}",
+        ]
+        if self.held_out and self.status is not RecoveryStatus.EXACT:
+            lines.append(
+                f"intervals       90 % intervals cover {self.coverage:.0%} of the cells kept aside"
+            )
+        for kind, some, name in (
+            ("rows   ", self.doubtful_rows, row_name),
+            ("columns", self.doubtful_columns, column_name),
+        ):
+            if some:
+                lines.append(
+                    f"doubtful {kind} {_listed(some, name)} (nothing known, or most of it wrong)"
+                )
+        lines.append(f"effort          {self.sweeps} sweeps, {self.seconds:.2f} s")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names, to be written as JSON; what is unknown is None."""
+        facts = dataclasses.asdict(self) | {"status": self.status.name}
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in facts.items()
+        }
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> "TableReport":
+        """The report that `as_dict` was taken from."""
+        values: dict[str, Any] = {
+            field.name: np.nan if facts[field.name] is None else facts[field.name]
+            for field in dataclasses.fields(cls)
+        }
+        values["status"] = RecoveryStatus[facts["status"]]
+        for name in ("doubtful_rows", "doubtful_columns"):
+            values[name] = tuple(facts[name])
+        return cls(**values)
+
+
+def report_of(found: FactorFit, known: int, wrong: int, holes: int) -> TableReport:
+    """The report of a fit."""
+    rows, columns = found.doubtful()
+    held_out = found.held_out
+    return TableReport(
+        status=_status(found),
+        components=found.rank,
+        known=known,
+        wrong=wrong,
+        holes=holes,
+        held_out=held_out.count,
+        explained=held_out.explained,
+        error=held_out.error,
+        median_error=held_out.median_error,
+        coverage=held_out.coverage,
+        doubtful_rows=tuple(map(int, rows)),
+        doubtful_columns=tuple(map(int, columns)),
+        sweeps=found.sweeps,
+        seconds=found.seconds,
+    )
+
+
+def _status(found: FactorFit) -> RecoveryStatus:
+    if found.interrupted:
+        return RecoveryStatus.INTERRUPTED
+    if found.exact:
+        return RecoveryStatus.EXACT
+    if not found.converged:
+        return RecoveryStatus.NOT_CONVERGED
+    if not found.held_out.helps:
+        return RecoveryStatus.NOT_IDENTIFIABLE
+    return RecoveryStatus.NOISE_LEVEL
+
+
+def _listed(places: Sequence[int], name: Callable[[int], str]) -> str:
+    shown = ", ".join(name(place) for place in places[:_LISTED])
+    return shown + (f" and {len(places) - _LISTED} more" if len(places) > _LISTED else "")

@@ -1,0 +1,72 @@
+"""Intervals that cover what they say: quantiles of standardised errors, measured on the table."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from ._cells import AbstractCells
+
+LEVELS = np.concatenate([np.linspace(0.05, 0.95, 19), [0.975, 0.99, 0.995, 0.999]])
+# Some cells that were judged wrong were right but far out, and scores of the others miss them: this
+# share of what lies beyond a quantile. (League and 112 other tables: 90 % intervals cover 87.9 %
+# without, 90.2 % with it.)
+_MISSED = 0.25
+# A column's own quantiles count as much as those of the table if it has so many cells; and the scores
+# of cells kept aside as much as those of the fit, if they are so many.
+_CELLS_OF_A_COLUMN, _CELLS_ASIDE = 30.0, 50.0
+
+
+class Calibration(NamedTuple):
+    """Half widths of intervals, in standard errors of the model, by level and column."""
+
+    widths: np.ndarray
+    """One row for each of the levels, one column for each column of the table."""
+
+    def width(self, level: float) -> np.ndarray:
+        """For each column."""
+        # Interpolated on the scale of normal quantiles, on which widths are nearly straight.
+        grid, at = special.ndtri((1 + LEVELS) / 2), special.ndtri((1 + level) / 2)
+        if at <= grid[0]:
+            return self.widths[0] * at / grid[0]
+        if at >= grid[-1]:
+            return self.widths[-1] * at / grid[-1]
+        high = int(np.searchsorted(grid, at))
+        share = (at - grid[high - 1]) / (grid[high] - grid[high - 1])
+        return (1 - share) * self.widths[high - 1] + share * self.widths[high]
+
+
+def calibrated(
+    cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, right: np.ndarray
+) -> Calibration:
+    """From standardised errors of the fit, at the right cells, and of cells that were kept aside.
+
+    Parameters
+    ----------
+    cells : AbstractCells
+    scores : array at the cells
+        Absolute standardised errors of cells, each predicted by the others.
+    aside : array at the cells
+        Those of cells that were kept aside, from a fit without them; NaN for the others.
+    right : array of bool, at the cells
+    """
+    levels = 1 - (1 - LEVELS) * (1 - _MISSED)
+    chosen = scores[right]
+    if not len(chosen):
+        return Calibration(np.tile(special.ndtri((1 + LEVELS) / 2)[:, None], cells.shape[1]))
+    whole = np.quantile(chosen, levels)
+    widths = np.tile(whole[:, None], cells.shape[1])
+    if scores.ndim == 2:  # columns of a list have few entries each
+        for column in range(cells.shape[1]):
+            own = scores[right[:, column], column]
+            if len(own):
+                part = len(own) / (len(own) + _CELLS_OF_A_COLUMN)
+                widths[:, column] += part * (np.quantile(own, levels) - whole)
+    kept = right & ~np.isnan(aside)
+    count = int(kept.sum())
+    if count:
+        for k, level in enumerate(levels):
+            ratio = aside[kept] / np.broadcast_to(cells.of_columns(widths[k]), kept.shape)[kept]
+            part = count / (count + _CELLS_ASIDE)
+            widths[k] *= 1 + part * (np.quantile(ratio, level) - 1)
+    return Calibration(np.maximum.accumulate(widths, axis=0))

@@ -1,0 +1,288 @@
+"""From a table to a fitted model: kept-aside cells, rank, the whole table, wrong cells, intervals."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ._calibration import Calibration, calibrated
+from ._cells import AbstractCells, DenseCells
+from ._columns import Columns, common_unit, own_units
+from ._exact import Exact, exact, exact_model, extended
+from ._held_out import Aside, HeldOut, measured, summarised
+from ._judge import Prediction, predictions, wrong_cells
+from ._sweeps import (
+    Model,
+    Posterior,
+    Setting,
+    probability_right,
+    row_equations,
+    smallest_variances,
+    start,
+    sweep,
+    update_rows,
+)
+
+# Sweeps at the most.
+_SWEEPS = 80
+# A fit has converged when a sweep changes the table by this part of its noise; beyond the second
+# part it has not, when the sweeps are used up.
+_STILL, _MOVING = 3e-3, 0.1
+# The share of cells that are kept aside to choose the rank and to measure errors, and how many are
+# enough.
+_ASIDE, _ENOUGH_ASIDE = 0.15, 20_000
+# Rows of a dense table from which columns are learned; the others are predicted after that.
+_ROWS = 5_000
+# Rounds of weights and scores for rows whose columns are known; in the course of them the variance of
+# the components counts as noise, down to this share.
+_ROUNDS = 12
+_LAST_SHARE = 1e-6
+# Errors at cells kept aside count at most so many units each.
+_CLIPPED = 4.0
+# Of a table without noise, ranks whose median errors are within this factor are as good.
+_AS_GOOD = 4.0
+
+
+class Stopped(Exception):  # noqa: N818
+    """The time is up, or somebody has pressed Ctrl-C."""
+
+
+class Options(NamedTuple):
+    """How a table is fitted."""
+
+    components: int | None = None
+    """How many; found if None."""
+    most: int = 12
+    """The largest number of components."""
+    robust: bool = True
+    effects: bool = False
+    """Whether rows have levels of their own, and columns one common unit and noise, as ratings."""
+    centred: bool = True
+    seed: int = 0
+
+
+class Fitted(NamedTuple):
+    """A model of a table, in standardised units, and what is known about its cells."""
+
+    cells: AbstractCells
+    """Standardised."""
+    columns: Columns
+    model: Model
+    setting: Setting
+    wrong: np.ndarray
+    """At the cells."""
+    predicted: Prediction
+    calibration: Calibration
+    held_out: HeldOut
+    exact: Exact | None
+    sweeps: int
+    converged: bool
+    interrupted: bool
+
+
+Watch = Callable[[str, int, float], None]
+
+
+def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
+    """Fit the model; `watch` is called before every sweep and may raise `Stopped`."""
+    columns = common_unit(cells) if options.effects else own_units(cells)
+    if not options.centred:
+        columns = columns._replace(centre=np.zeros_like(columns.centre))
+    standard = cells.with_values(
+        (cells.values - cells.of_columns(columns.centre)) / cells.of_columns(columns.scale)
+    )
+    smallest = smallest_variances(columns.resolution)
+    setting = Setting(options.robust, not options.effects, smallest, options.centred)
+    rng = np.random.default_rng(options.seed)
+    sample = _sampled(standard, rng)
+    chosen = _kept_aside(sample, rng)
+    run, found = _Run(watch), None
+    aside = Aside.none(sample)
+    try:
+        part = sample.with_weights(np.where(chosen, 0.0, sample.weights))
+        rank = _largest_rank(cells.shape, options)
+        model = run.fit(part, rank, options, setting)
+        aside = measured(sample, model, chosen)
+        if chosen.any():
+            errors = _errors_by_rank(sample, part, model, aside)
+            rank = _best_rank(errors) if options.components is None else rank
+            near = with_components(model, min(rank, _exact_rank(errors)))
+            found = exact(sample, near, chosen, aside.residual)
+            model = near
+        if found is None:
+            model = run.fit(sample, rank, options, setting)
+    except Stopped:
+        run.interrupted = True
+        if run.last is None:
+            raise
+        model = on_cells(sample, run.last, setting)
+    return _judged(standard, sample, columns, model, setting, aside, found, run)
+
+
+class _Run:
+    """Sweeps until nothing moves; what they took."""
+
+    def __init__(self, watch: Watch):
+        self.watch, self.sweeps = watch, 0
+        self.converged, self.interrupted = False, False
+        self.last: Model | None = None
+
+    def fit(
+        self, cells: AbstractCells, rank: int, options: Options, setting: Setting
+    ) -> Model:
+        """From scratch: a fit that begins where another ended keeps the weights of that."""
+        model = start(cells, rank, options.effects, setting, options.seed)
+        before = None
+        for _ in range(_SWEEPS):
+            noise = float(np.sqrt(np.mean(model.variance)))
+            self.watch("sweep", self.sweeps, noise)
+            model = sweep(cells, model, setting)
+            self.sweeps, self.last = self.sweeps + 1, model
+            now = cells.products(model.left, model.right_factor)
+            moved = np.inf if before is None else _distance(now, before, cells)
+            noise = float(np.sqrt(np.mean(model.variance)))
+            self.converged = moved <= _MOVING * noise
+            if moved <= _STILL * noise:
+                break
+            before = now
+        return model
+
+
+def _distance(now: np.ndarray, before: np.ndarray, cells: AbstractCells) -> float:
+    known = cells.known
+    return float(np.sqrt(np.mean((now[known] - before[known]) ** 2))) if known.any() else 0.0
+
+
+def _largest_rank(shape: tuple[int, int], options: Options) -> int:
+    if options.components is not None:
+        return min(options.components, *shape)
+    side = min(shape[0] // 2, shape[1] - options.centred)
+    return max(1, min(side, options.most))
+
+
+def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
+    """Some rows, if there are more than it takes to learn the columns."""
+    if not isinstance(cells, DenseCells) or cells.shape[0] <= 2 * _ROWS:
+        return cells
+    return cells.rows(np.sort(rng.choice(cells.shape[0], _ROWS, replace=False)))
+
+
+def _kept_aside(cells: AbstractCells, rng: np.random.Generator) -> np.ndarray:
+    share = min(_ASIDE, _ENOUGH_ASIDE / max(1, cells.count))
+    return cells.known & (rng.random(cells.values.shape) < share)
+
+
+def _errors_by_rank(
+    cells: AbstractCells, part: AbstractCells, model: Model, aside: Aside
+) -> list[np.ndarray]:
+    """Sizes of the errors at the cells kept aside, with the first components alone: 0, 1, ..."""
+    precision, shift = row_equations(part, model)
+    errors = []
+    for rank in range(model.rank + 1):
+        own = np.r_[0:rank, model.rank : precision.shape[1]]
+        scores = np.linalg.solve(precision[:, own][:, :, own], shift[:, own][..., None])[..., 0]
+        shorter = with_components(model, rank)
+        shorter = shorter._replace(rows=shorter.rows._replace(mean=scores))
+        residual = cells.values - cells.products(shorter.left, shorter.right_factor)
+        errors.append(np.abs(residual[aside.chosen]))
+    return errors
+
+
+def _best_rank(errors: list[np.ndarray]) -> int:
+    return int(np.argmin([np.mean(np.minimum(each, _CLIPPED) ** 2) for each in errors]))
+
+
+def _exact_rank(errors: list[np.ndarray]) -> int:
+    """The smallest that leaves no more than rounding would, if the table is exact."""
+    medians = np.array([np.median(each) for each in errors])
+    return int(np.argmax(medians <= _AS_GOOD * medians.min()))
+
+
+def with_components(model: Model, rank: int) -> Model:
+    """The strongest components alone."""
+    own = np.r_[0:rank, model.rank]
+    rows = np.r_[0:rank, model.rank : model.rows.mean.shape[1]]
+    mean, covariance = model.columns
+    scores, spread = model.rows
+    return model._replace(
+        columns=Posterior(mean[:, own], covariance[:, own][:, :, own]),
+        rows=Posterior(scores[:, rows], spread[:, rows][:, :, rows]),
+        loading_precision=model.loading_precision[:rank],
+    )
+
+
+def on_cells(cells: AbstractCells, model: Model, setting: Setting) -> Model:
+    """A model that has seen a part of the cells, with weights for all of them."""
+    residual = cells.values - cells.products(model.left, model.right_factor)
+    return model._replace(right=_right(cells, model, setting, residual))
+
+
+def _right(
+    cells: AbstractCells, model: Model, setting: Setting, residual: np.ndarray
+) -> np.ndarray:
+    return probability_right(
+        cells, residual, model.variance, model.wrong_share, model.wrong_width, setting
+    )
+
+
+def settled_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model:
+    """Scores and weights of rows that the model may not have seen; its columns stay."""
+    count, size = cells.shape[0], model.rows.mean.shape[1]
+    nothing = Posterior(np.zeros((count, size)), np.zeros((count, size, size)))
+    model = model._replace(rows=nothing, right=cells.known.astype(np.float64))
+    spread = np.sum(model.loadings**2, axis=1)
+    # At first a cell is judged by its column alone, and then more and more by its row.
+    for share in np.append(np.geomspace(1.0, _LAST_SHARE, _ROUNDS - 1), 0.0):
+        loose = model._replace(variance=model.variance + share * spread)
+        model = update_rows(cells, model._replace(right=on_cells(cells, loose, setting).right))
+    return model
+
+
+def _judged(
+    cells: AbstractCells,
+    sample: AbstractCells,
+    columns: Columns,
+    model: Model,
+    setting: Setting,
+    aside: Aside,
+    found: Exact | None,
+    run: _Run,
+) -> Fitted:
+    if found is not None:
+        model = exact_model(model, found, setting)
+    predicted, wrong = _predicted(sample, model, setting, found)
+    scores = np.abs(predicted.residual) / np.sqrt(predicted.variance)
+    right = sample.known & ~wrong
+    calibration = calibrated(sample, scores, aside.score, right)
+    held_out = summarised(sample, aside, right, calibration)
+    if sample is not cells:
+        found = None if found is None else extended(cells, model, found)
+        model = settled_rows(cells, model, setting)
+        model = model if found is None else exact_model(model, found, setting)
+        predicted, wrong = _predicted(cells, model, setting, found)
+    return Fitted(
+        cells=cells,
+        columns=columns,
+        model=model,
+        setting=setting,
+        wrong=wrong,
+        predicted=predicted,
+        calibration=calibration,
+        held_out=held_out,
+        exact=found,
+        sweeps=run.sweeps + (found.sweeps if found else 0),
+        converged=run.converged,
+        interrupted=run.interrupted,
+    )
+
+
+def _predicted(
+    cells: AbstractCells, model: Model, setting: Setting, found: Exact | None
+) -> tuple[Prediction, np.ndarray]:
+    """Every cell as the others have it, and which are wrong."""
+    residual = cells.values - cells.products(model.left, model.right_factor)
+    predicted = predictions(cells, model, residual)
+    if found is not None:
+        return predicted, cells.known & ~found.explained
+    nothing = np.zeros(cells.known.shape, bool)
+    return predicted, wrong_cells(cells, predicted) if setting.robust else nothing

@@ -1,0 +1,318 @@
+"""The robust factor model in the units of the user: one call, predictions with errors, a verdict."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._calibration import Calibration
+from ._cells import AbstractCells, DenseCells, ListedCells
+from ._columns import Columns
+from ._exact import determined
+from ._fit import Fitted, Options, Stopped, fit, settled_rows
+from ._held_out import HeldOut
+from ._judge import Prediction, predictions, uncertainty_factors
+from ._sweeps import Model, Posterior, Setting
+
+# The level whose interval sets the standard error, and its normal quantile.
+_LEVEL, _QUANTILE = 0.9, 1.6448536269514722
+# A row or column is doubtful if so much of it is wrong.
+_MOSTLY = 0.5
+# Cells of new rows are wrong only outside intervals of this level.
+_SURELY = 0.999
+
+
+class Rows(NamedTuple):
+    """Rows of a table as the model has them."""
+
+    scores: np.ndarray
+    values: np.ndarray
+    """Of all cells."""
+    standard_errors: np.ndarray
+    """Of values as predictions of the cells by the other cells of their row."""
+    wrong: np.ndarray
+
+
+class FactorModel:
+    """Columns, rows and noise of a table, in its own units; also from a file, without the table.
+
+    Parameters
+    ----------
+    columns : Columns
+    model : Model
+    setting : Setting
+    calibration : Calibration
+    exact : bool
+        Whether the right cells are explained up to rounding errors, which is proved.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        model: Model,
+        setting: Setting,
+        calibration: Calibration,
+        exact: bool,
+    ):
+        self.columns, self.model, self.setting = columns, model, setting
+        self.calibration, self.exact = calibration, exact
+
+    @property
+    def rank(self) -> int:
+        """The number of components."""
+        return self.model.rank
+
+    @property
+    def location(self) -> np.ndarray:
+        """Of each column."""
+        return self.columns.centre + self.scale * self.model.location
+
+    @property
+    def scale(self) -> np.ndarray:
+        """The unit of each column, robustly."""
+        return self.columns.scale
+
+    @property
+    def loadings(self) -> np.ndarray:
+        """One row for each column of the table; scores have mean 0 and covariance 1."""
+        return self.model.loadings * self.scale[:, None]
+
+    @property
+    def scores(self) -> np.ndarray:
+        """One row for each row of the table."""
+        return self.model.rows.mean[:, : self.rank]
+
+    @property
+    def row_effects(self) -> np.ndarray:
+        """Of each row; zeros if the model has none."""
+        if not self.model.effects:
+            return np.zeros(len(self.model.rows.mean))
+        return self.model.rows.mean[:, self.rank] * self.scale[0]
+
+    @property
+    def noise_variance(self) -> np.ndarray:
+        """Of each column."""
+        return np.zeros(len(self.scale)) if self.exact else self.model.variance * self.scale**2
+
+    def values(self) -> np.ndarray:
+        """The table as the model has it."""
+        return self.columns.centre + self.scale * (self.model.left @ self.model.right_factor.T)
+
+    def width(self, level: float) -> np.ndarray:
+        """Half widths of intervals of a level, in standard errors, for each column."""
+        return self.calibration.width(level) * _QUANTILE / self.calibration.width(_LEVEL)
+
+    def _errors(self, variance: np.ndarray, columns: np.ndarray | slice) -> np.ndarray:
+        """Standard errors in units of the table, from variances of the model."""
+        unit = self.scale[columns] * self.calibration.width(_LEVEL)[columns] / _QUANTILE
+        return np.zeros_like(variance) if self.exact else np.sqrt(variance) * unit
+
+    def predict(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and standard errors at places; -1 is a row or column that was not seen."""
+        model = self.model
+        shape = (len(model.rows.mean), len(model.columns.mean))
+        new_row, new_column = rows < 0, columns < 0
+        cells = ListedCells(
+            np.maximum(rows, 0), np.maximum(columns, 0), np.zeros(len(rows)), shape
+        )
+        left, right = model.left[cells.rows], model.right_factor[cells.columns]
+        left[new_row, : self.rank] = 0.0
+        left[new_row, self.rank + 1 :] = 0.0
+        right[new_column, : self.rank + 1] = 0.0
+        variance = np.zeros(len(rows))
+        for factors in uncertainty_factors(model):
+            variance += cells.products(*factors)
+        # Of what was not seen, the spread among those that were seen is all that is known.
+        spread = np.sum(model.loadings**2, axis=1)
+        of_row, of_column = model.effect_variances if model.effects else (0.0, 1.0)
+        variance = np.where(new_row, variance + spread[cells.columns] + of_row, variance)
+        unseen = float(np.mean(spread)) + of_column + of_row * new_row
+        variance = np.where(new_column, unseen, variance) + model.variance[cells.columns]
+        value = np.einsum("ij,ij->i", left, right) * self.scale[cells.columns]
+        return self.columns.centre[cells.columns] + value, self._errors(variance, cells.columns)
+
+    def new_rows(self, table: np.ndarray) -> Rows:
+        """Rows that need not have been part of the fit; NaN marks holes."""
+        cells = DenseCells((table - self.columns.centre) / self.scale)
+        model = settled_rows(cells, self.model, self.setting)
+        standard = model.left @ model.right_factor.T
+        predicted = predictions(cells, model, cells.values - standard)
+        wrong = np.zeros(table.shape, bool)
+        if self.setting.robust:
+            limit = self.calibration.width(_SURELY) * np.sqrt(predicted.variance)
+            wrong = cells.known & (model.right < 0.5) & (np.abs(predicted.residual) > limit)
+        return Rows(
+            model.rows.mean[:, : self.rank],
+            self.columns.centre + self.scale * standard,
+            self._errors(_variances(cells, model, predicted), slice(None)),
+            wrong,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Arrays and numbers from which the model can be made again."""
+        model = self.model
+        return {
+            "columns": [np.asarray(each) for each in self.columns],
+            "column_posterior": [np.asarray(each) for each in model.columns],
+            "row_posterior": [np.asarray(each) for each in model.rows],
+            "variance": model.variance,
+            "loading_precision": model.loading_precision,
+            "effect_variances": [float(each) for each in model.effect_variances],
+            "wrong": [float(model.wrong_share), float(model.wrong_width)],
+            "effects": bool(model.effects),
+            "robust": bool(self.setting.robust),
+            "own_noise": bool(self.setting.own_noise),
+            "smallest": self.setting.smallest,
+            "centred": bool(self.setting.centred),
+            "widths": self.calibration.widths,
+            "exact": bool(self.exact),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "FactorModel":
+        """The model that `state` was taken from, but for the weights of its cells."""
+        first, second = state["effect_variances"]
+        share, width = state["wrong"]
+        model = Model(
+            columns=Posterior(*state["column_posterior"]),
+            rows=Posterior(*state["row_posterior"]),
+            variance=state["variance"],
+            loading_precision=state["loading_precision"],
+            effect_variances=(first, second),
+            wrong_share=share,
+            wrong_width=width,
+            right=np.zeros(0),
+            effects=state["effects"],
+        )
+        setting = Setting(
+            state["robust"], state["own_noise"], state["smallest"], state["centred"]
+        )
+        calibration = Calibration(state["widths"])
+        return cls(Columns(*state["columns"]), model, setting, calibration, state["exact"])
+
+
+def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
+    """Of predictions of all cells of a dense table by the other cells of their row."""
+    variance = model.variance + sum(
+        left @ right.T for left, right in uncertainty_factors(model)
+    )
+    return np.where(cells.known, predicted.variance, variance)
+
+
+class FactorFit(FactorModel):
+    """A model with the table it was fitted to.
+
+    Made by `fit_table` and `fit_entries`.
+    """
+
+    def __init__(self, fitted: Fitted, seconds: float):
+        super().__init__(
+            fitted.columns,
+            fitted.model,
+            fitted.setting,
+            fitted.calibration,
+            fitted.exact is not None,
+        )
+        self._fitted, self.seconds = fitted, seconds
+        self.held_out: HeldOut = fitted.held_out
+        self.interrupted, self.sweeps = fitted.interrupted, fitted.sweeps
+        self.converged = self.exact or fitted.converged
+        self.wrong: np.ndarray = fitted.wrong
+        """Which cells are wrong: of the shape of the table, or one for each entry of a list."""
+
+    def standard_errors(self) -> np.ndarray:
+        """Of every cell of a dense table, as predicted by the others."""
+        cells, found = self._fitted.cells, self._fitted.exact
+        variance = _variances(cells, self.model, self._fitted.predicted)
+        errors = self._errors(variance, slice(None))
+        if found is None:
+            return errors
+        # Exact, but where a row or a column has too few right cells to tell.
+        rows, columns = determined(cells, found, self.rank)
+        return np.where(rows[:, None] & columns, errors, np.inf)
+
+    def doubtful(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of which nothing is known, or most of what is known is wrong."""
+        cells = self._fitted.cells
+        known, wrong = cells.known.astype(np.float64), self.wrong.astype(np.float64)
+        doubtful = []
+        for sums, other in ((cells.row_sums, 1), (cells.column_sums, 0)):
+            ones = np.ones((cells.shape[other], 1))
+            seen, bad = sums(known, ones)[:, 0], sums(wrong, ones)[:, 0]
+            doubtful.append((seen == 0) | (bad > _MOSTLY * seen))
+        if self._fitted.exact is not None:
+            told = determined(cells, self._fitted.exact, self.rank)
+            doubtful = [each | ~one for each, one in zip(doubtful, told, strict=True)]
+        return np.flatnonzero(doubtful[0]), np.flatnonzero(doubtful[1])
+
+
+def fit_table(
+    table: np.ndarray,
+    weights: np.ndarray | None = None,
+    options: Options | None = None,
+    *,
+    max_seconds: float | None = None,
+    callback: Callable[[str, int, float], object] | None = None,
+) -> FactorFit:
+    """Fit a factor model to a dense table in which NaN marks holes.
+
+    Parameters
+    ----------
+    table : array of shape (rows, columns)
+    weights : array of that shape, optional
+        How much each cell counts: the inverse of its relative noise variance.
+    options : Options, optional
+    max_seconds : float, optional
+        After so many seconds the fit ends with what it has.
+    callback : callable, optional
+        Called with what is going on, the sweep and the noise; the fit stops if it returns True.
+    """
+    return _fit(DenseCells(table, weights), options or Options(), max_seconds, callback)
+
+
+def fit_entries(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    shape: tuple[int, int],
+    weights: np.ndarray | None = None,
+    options: Options | None = None,
+    *,
+    max_seconds: float | None = None,
+    callback: Callable[[str, int, float], object] | None = None,
+) -> tuple[FactorFit, np.ndarray]:
+    """Fit a factor model to a list of entries; also which of them are wrong, in their order.
+
+    Parameters
+    ----------
+    rows, columns : arrays of int
+    values : array
+    shape : pair of int
+    weights : array, optional
+    options : Options, optional
+    max_seconds, callback
+        As for `fit_table`.
+    """
+    cells, order = ListedCells.sorted(rows, columns, values, shape, weights)
+    found = _fit(cells, options or Options(effects=True), max_seconds, callback)
+    wrong = np.zeros(len(values), bool)
+    wrong[order] = found.wrong
+    return found, wrong
+
+
+def _fit(
+    cells: AbstractCells,
+    options: Options,
+    max_seconds: float | None,
+    callback: Callable[[str, int, float], object] | None,
+) -> FactorFit:
+    began = time.perf_counter()
+
+    def watch(stage: str, sweep: int, noise: float) -> None:
+        late = max_seconds is not None and time.perf_counter() - began > max_seconds
+        # The first sweep is always made: there must be something to hand over.
+        if sweep and (late or (callback is not None and callback(stage, sweep, noise) is True)):
+            raise Stopped
+
+    return FactorFit(fit(cells, options, watch), time.perf_counter() - began)
