@@ -106,7 +106,7 @@ def other_tables(offset: int = 0) -> dict[str, np.ndarray]:
     return tables
 
 
-def _numeric(frame) -> np.ndarray:  # noqa: ANN001
+def _numeric(frame) -> np.ndarray:
     frame = frame.select_dtypes("number")
     frame = frame.drop(columns=[c for c in ("rownames", "Unnamed: 0") if c in frame])
     table = frame.to_numpy(np.float64, na_value=np.nan)[:MOST_ROWS]

@@ -2,27 +2,35 @@
 
 Every peer returns its guess of all cells and which cells it takes for wrong. Imputers have no
 notion of a wrong cell; they get the table after a screen by robust z-scores.
+
+Some peers need older versions of NumPy and scikit-learn than lemmax. So they run in a process of
+their own, by whatever Python is told to `benchmarks.league`; this file needs none of lemmax:
+
+    python benchmarks/league_peers.py instances.npz answers.npz
 """
 
 import contextlib
 import io
+import signal
+import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 Answer = tuple[np.ndarray, np.ndarray]
 # A cell is screened if it is so many robust standard deviations from the median of its column.
 _SCREEN = 5.0
+# A peer that takes longer than so many seconds for a table is stopped.
+_PATIENCE = 60
 
 
 def screened(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The table without cells far from the median of their column, and which these are."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        centre = np.nanmedian(table, axis=0)
-        spread = 1.4826 * np.nanmedian(np.abs(table - centre), axis=0)
-        spread = np.where(spread > 0, spread, np.nanstd(table, axis=0))
+    centre = np.nanmedian(table, axis=0)
+    spread = 1.4826 * np.nanmedian(np.abs(table - centre), axis=0)
+    spread = np.where(spread > 0, spread, np.nanstd(table, axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         flagged = np.abs(table - centre) > _SCREEN * spread
     return np.where(flagged, np.nan, table), flagged
@@ -31,7 +39,7 @@ def screened(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _imputed(make: Callable[[], object]) -> Callable[[np.ndarray], Answer]:
     def peer(table: np.ndarray) -> Answer:
         rest, flagged = screened(table)
-        # scikit-learn's imputers want columns of one size.
+        # These imputers want columns of one size.
         centre, spread = np.nanmean(rest, axis=0), np.nanstd(rest, axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         return make().fit_transform((rest - centre) / spread) * spread + centre, flagged
@@ -87,8 +95,32 @@ PEERS: dict[str, Callable[[np.ndarray], Answer]] = {
 }
 
 
-def quietly(peer: Callable[[np.ndarray], Answer], table: np.ndarray) -> Answer:
-    """What a peer answers, without what it prints."""
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return peer(table)
+def _late(*_: object) -> None:
+    raise TimeoutError
+
+
+def answers(tables: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """Of every table and peer its guess, the cells it flags, the seconds; nothing if it fails."""
+    signal.signal(signal.SIGALRM, _late)
+    for key, table in tables.items():
+        for name, peer in PEERS.items():
+            began = time.perf_counter()
+            signal.alarm(_PATIENCE)
+            try:
+                with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    guess, flagged = peer(table)
+            except Exception as error:  # whatever a peer raises, it has no answer
+                print(f"{name} has no answer for {key}: {error!r:.80}", file=sys.stderr)
+                continue
+            finally:
+                signal.alarm(0)
+            if guess.shape == table.shape and np.all(np.isfinite(guess)):
+                seconds = np.full(guess.shape, time.perf_counter() - began)
+                yield f"{name}@{key}", np.stack([guess, flagged.astype(float), seconds])
+
+
+if __name__ == "__main__":
+    given, written = sys.argv[1:]
+    with np.load(given) as file:
+        np.savez(written, **dict(answers(dict(file))))

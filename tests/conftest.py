@@ -11,7 +11,7 @@ from tests.tables import spoiled_table
 def cleaned():
     """A table as it should be, as it is, and the model that was fitted to it."""
     truth, table = spoiled_table(np.random.default_rng(0))
-    return truth, table, RobustPCA(rank=5).fit(table)
+    return truth, table, RobustPCA().fit(table)
 
 
 @pytest.fixture

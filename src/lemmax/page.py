@@ -44,6 +44,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; tex
 .card p { margin: .3rem 0; }
 details { margin: .75rem 0; } summary { cursor: pointer; color: var(--faint); }
 a { color: inherit; }
+tr:target { background: var(--shade); }
 """
 
 
@@ -125,10 +126,28 @@ def badge(text: str, tone: str = "plain") -> Markup:
     return _element("span", text, kind=f"badge {tone}")
 
 
-def table(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str = "") -> Markup:
-    """A table that scrolls sideways on its own where the screen is narrow."""
+def table(
+    header: Sequence[Any],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    names: Sequence[str] | None = None,
+) -> Markup:
+    """A table that scrolls sideways on its own where the screen is narrow.
+
+    Parameters
+    ----------
+    header : sequence
+    rows : iterable of sequences
+    caption : str
+    names : sequence of str, optional
+        What links to the rows lead to; one for each row, empty for none.
+    """
+    rows = list(rows)
     head = _element("tr", *(_element("th", cell) for cell in header))
-    body = (_element("tr", *(_element("td", cell) for cell in row)) for row in rows)
+    body = (
+        _element("tr", *(_element("td", cell) for cell in row), name=name)
+        for row, name in zip(rows, names or [""] * len(rows), strict=True)
+    )
     title = _element("caption", caption) if caption else Markup("")
     return _element(
         "div",
@@ -174,9 +193,10 @@ def _png_size(data: bytes) -> tuple[int, int]:
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
-def _element(tag: str, *items: Any, kind: str = "") -> Markup:
-    opening = Markup(f'<{tag} class="{kind}">' if kind else f"<{tag}>")
-    return markup(opening, *items, _end(tag))
+def _element(tag: str, *items: Any, kind: str = "", name: str = "") -> Markup:
+    classed = f' class="{kind}"' if kind else ""
+    anchor = f' id="{html.escape(name)}"' if name else ""
+    return markup(Markup(f"<{tag}{anchor}{classed}>"), *items, _end(tag))
 
 
 def _end(tag: str) -> Markup:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import io, sparse
 
 from ._files import Refusal
-from ._formats import ARRAYS, kind_of, unreadable
+from ._formats import ARRAYS, SHEETS, kind_of, unreadable
 
 
 def is_array(path: pathlib.Path) -> bool:
@@ -87,6 +87,6 @@ def _member(path: pathlib.Path, archive: Any, name: str | None, has_options: boo
 
 
 def refuse_member(path: pathlib.Path, kind: str, array: str | None) -> None:
-    """Only files of several arrays have one that can be named."""
-    if array is not None and kind != ".npz":
-        raise Refusal(f"--array names an array of an npz file; {path} is none.")
+    """Only files of several arrays, or sheets, have one that can be named."""
+    if array is not None and kind not in (".npz", *SHEETS):
+        raise Refusal(f"--array names an array of an npz file or a sheet; {path} is neither.")

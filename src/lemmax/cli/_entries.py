@@ -1,19 +1,28 @@
 """Lists of entries whose rows and columns have names: ratings, say."""
 
+import copy
 import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import plots
+from ._answers import INTERVAL, LEVEL, WRONG
 from ._files import Refusal
+from ._numbers import as_numbers
+from ._outcome import Outcome, listed, shortest
 from ._readiness import counted
-from ._reading import as_numbers, read_columns
+from ._reading import listed_cells, read_columns
 
-Listing = tuple[list[str], list[list[Any]]]
-"""The header and the rows of a csv file."""
 _UNKNOWN = -1
-WRONG = ("was", "should be")
-"""What is told of wrong entries."""
+_BASIS = {
+    (True, True): "row and column",
+    (True, False): "row alone",
+    (False, True): "column alone",
+    (False, False): "neither",
+}
+# So many entries are drawn.
+_DRAWN = 300
 
 
 class Asked(NamedTuple):
@@ -22,81 +31,126 @@ class Asked(NamedTuple):
     path: pathlib.Path
     names: tuple[list[str], list[str]]
     places: tuple[np.ndarray, np.ndarray]
-    known: np.ndarray
-    """Whether there is such a row and such a column."""
 
-    def unknown(self) -> str:
-        """Which are not known, in one sentence; nothing if all are."""
-        missing = np.flatnonzero(~self.known)
-        if len(missing) == 0:
-            return ""
-        first = int(missing[0])
-        side = 0 if self.places[0][first] == _UNKNOWN else 1
-        return (
-            f"{self.path.name}: for {len(missing)} of {len(self.known)} there is no prediction; no "
-            f"entry of {self.names[side][first]!r} is known, to begin with."
-        )
+    def tell(self, outcome: Outcome, effects: bool) -> None:
+        """Say for which rows and columns no entry is known, and what follows."""
+        for names, places, side in zip(self.names, self.places, ("row", "column"), strict=True):
+            unseen = list(dict.fromkeys(names[k] for k in np.flatnonzero(places == _UNKNOWN)))
+            if not unseen:
+                continue
+            other = "column" if side == "row" else "row"
+            then = f"the effects of the {other} alone tell, with a larger error"
+            if not effects:
+                then = (
+                    "the mean of the column stands there"
+                    if side == "row"
+                    else "without --effects there is no prediction"
+                )
+            told = listed(range(len(unseen)), lambda k, unseen=unseen: repr(unseen[k]))
+            outcome.note(f"{self.path.name}: no entry of {told} is known; {then}.")
 
 
 class NamedEntries:
     """A list of entries: names of rows and columns, and values."""
 
-    def __init__(self, path: pathlib.Path, columns: str):
+    def __init__(self, path: pathlib.Path, columns: str, sheet: str | None = None):
+        import pandas as pd
+
         self.path = path
         self.names = [name.strip() for name in columns.split(",")]
         if len(self.names) != 3:
             raise Refusal(
                 "--columns takes three names: those of row, column and value, as in u,i,r."
             )
-        *sides, texts = read_columns(path, self.names)
-        numbers = as_numbers(path, self.names[2], texts, first_line=2)
-        known = ~np.isnan(numbers)
-        if not np.any(known):
-            raise Refusal(f"Column {self.names[2]!r} of {path} holds no values.")
-        found = [np.unique(np.asarray(side)[known], return_inverse=True) for side in sides]
-        self.rows, self.columns = (names.tolist() for names, _ in found)
-        self.values = (found[0][1], found[1][1], numbers[known])
+        cells = read_columns(path, self.names, sheet)
+        *sides, texts = cells.columns
+        (found,) = as_numbers([texts], cells.separator == ";")
+        self._unread = listed_cells(self.names[2:], [texts], [found], cells.lines)
+        if not found.is_numeric:
+            told = f": {self._unread}" if self._unread else ""
+            raise Refusal(f"Column {self.names[2]!r} of {path} holds no values{told}.")
+        known = ~np.isnan(found.numbers)
+        (rows, row_names), (places, column_names) = (
+            pd.factorize(side[known], sort=True) for side in sides
+        )
+        self.rows, self.columns = list(row_names), list(column_names)
+        self.values = (rows, places, found.numbers[known])
 
-    def contents(self) -> str:
-        """What the list has, in one sentence."""
+    def tell(self, outcome: Outcome) -> None:
+        """Say what the list has, and what is peculiar about it."""
         row, column, value = self.names
-        return (
+        outcome.note(
             f"{self.path.name}: {counted(len(self.values[2]), 'value')} of {value!r} for "
             f"{len(self.rows)} of {row!r} and {len(self.columns)} of {column!r}."
         )
+        if self._unread:
+            outcome.note(f"These are no numbers, and left out: {self._unread}.")
+        places = self.values[0].astype(np.int64) * len(self.columns) + self.values[1]
+        repeated = len(places) - len(np.unique(places))
+        if repeated:
+            outcome.note(
+                f"{counted(repeated, 'value')} for a {row!r} and {column!r} that had one before: "
+                "each is kept as an observation of its own."
+            )
 
-    def repeated(self) -> int:
-        """How many entries name a row and a column that an earlier one has named."""
-        places = self.values[0] * len(self.columns) + self.values[1]
-        return len(places) - len(np.unique(places))
-
-    def asked(self, path: pathlib.Path) -> "Asked":
+    def asked(self, path: pathlib.Path) -> Asked:
         """The entries that a file names."""
-        texts = read_columns(path, self.names[:2])
+        texts = read_columns(path, self.names[:2]).columns
         places = []
         for labels, wanted in zip((self.rows, self.columns), texts, strict=True):
             numbers = {label: k for k, label in enumerate(labels)}
             places.append(np.array([numbers.get(text, _UNKNOWN) for text in wanted], int))
-        known = (places[0] != _UNKNOWN) & (places[1] != _UNKNOWN)
-        if not np.any(known):
-            raise Refusal(f"{path} asks for no {self.names[0]} and {self.names[1]} that are known.")
-        return Asked(path, (list(texts[0]), list(texts[1])), (places[0], places[1]), known)
+        if np.all(np.stack(places) == _UNKNOWN):
+            raise Refusal(f"{path} asks for no {self.names[0]} or {self.names[1]} that is known.")
+        return Asked(path, (texts[0].tolist(), texts[1].tolist()), (places[0], places[1]))
 
-    def predictions(self, model: Any, asked: "Asked") -> Listing:
-        """What was asked for, with the values that the model predicts; nothing if it cannot."""
-        values = np.full(len(asked.known), np.nan)
-        values[asked.known] = model.predict(tuple(place[asked.known] for place in asked.places))
-        rows = [
-            [row, column, "" if np.isnan(value) else float(value)]
-            for row, column, value in zip(*asked.names, values, strict=True)
-        ]
-        return self.names, rows
+    def write(self, outcome: Outcome, model: Any, asked: Asked | None, effects: bool) -> None:
+        """The verdict, wrong entries, and what was asked for."""
+        outcome.report(
+            model.report_,
+            lambda k: f"{self.names[0]} {self.rows[k]!r}",
+            lambda k: f"{self.names[1]} {self.columns[k]!r}",
+            interval_level=LEVEL,
+        )
+        wrong = model.outliers_.tocoo()
+        values, errors = model.predict(tuple(wrong.coords), return_std=True)
+        # Sizes of errors are measured from predictions that are not clipped.
+        was = wrong.data + copy.copy(model).set_params(clip=False).predict(tuple(wrong.coords))
+        numbers = zip(*wrong.coords, was.tolist(), values.tolist(), errors.tolist(), strict=True)
+        outcome.listing(
+            "outliers.csv",
+            [*self.names[:2], *WRONG],
+            ([self.rows[i], self.columns[j], *map(shortest, each)] for i, j, *each in numbers),
+        )
+        if asked is None:
+            outcome.say(
+                f"For predictions, list the wanted {self.names[0]},{self.names[1]} in a file with "
+                "that header and add --predict FILE."
+            )
+        else:
+            self._predictions(outcome, model, asked, effects)
+        self._show(outcome, model)
 
-    def outliers(self, model: Any) -> Listing:
-        """Entries that are wrong, and what they should be."""
-        errors = model.outliers_.tocoo()
-        wanted = model.predict(tuple(errors.coords))
-        return [*self.names[:2], *WRONG], [
-            [self.rows[i], self.columns[j], float(right + error), float(right)]
-            for i, j, error, right in zip(*errors.coords, errors.data, wanted, strict=True)
-        ]
+    def _predictions(self, outcome: Outcome, model: Any, asked: Asked, effects: bool) -> None:
+        values, errors = model.predict(asked.places, return_std=True)
+        numbers = np.stack([values, errors, *model.predict_interval(asked.places, LEVEL)], axis=1)
+        if not effects:  # nothing is known about a column, then
+            numbers[asked.places[1] == _UNKNOWN] = np.nan
+        known = zip(*(place != _UNKNOWN for place in asked.places), strict=True)
+        rows = (
+            [row, column, *map(shortest, each), _BASIS[bool(a), bool(b)]]
+            for row, column, each, (a, b) in zip(*asked.names, numbers.tolist(), known, strict=True)
+        )
+        outcome.listing("predictions.csv", [*self.names, *INTERVAL, "from"], rows)
+
+    def _show(self, outcome: Outcome, model: Any) -> None:
+        """Some entries against what the model has for them."""
+        chosen = np.random.default_rng(0).permutation(len(self.values[2]))[:_DRAWN]
+        places = tuple(each[chosen] for each in self.values[:2])
+        values, errors = model.predict(places, return_std=True)
+        figure = plots.predicted_against_observed(self.values[2][chosen], values, errors)
+        words = (
+            f"{len(chosen)} entries, wrong ones among them, against what the model has for them. "
+            "They were part of the fit; the verdict speaks of entries that were not."
+        )
+        outcome.picture(figure, "Entries", words)

@@ -15,8 +15,8 @@ from .._files import save as save
 
 # What the commands about data write. Nothing else is ever removed.
 _OWN = re.compile(
-    r"(cleaned|completed|location|components|scores|outliers|predictions|row_factors"
-    r"|column_factors|factor\d+|weights|coefficients|residuals)\.csv"
+    r"(cleaned|completed|intervals|outliers|columns|location|components|scores|predictions"
+    r"|row_factors|column_factors|factor\d+|weights|coefficients|residuals)\.csv"
     r"|cleaned\.npy|report\.html|summary\.json"
 )
 

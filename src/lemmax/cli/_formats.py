@@ -5,8 +5,11 @@ import pathlib
 from ._files import Refusal
 
 TEXTS = (".csv", ".tsv", ".txt")
+SHEETS = (".xlsx", ".xlsm")
+NAMED = (*TEXTS, *SHEETS, ".parquet")
+"""Formats of tables whose columns may have names."""
 ARRAYS = (".npy", ".npz")
-_FORMATS = (*TEXTS, *ARRAYS, ".mtx", ".parquet")
+_FORMATS = (*TEXTS, *ARRAYS, ".mtx", *SHEETS, ".parquet")
 
 
 def kind_of(path: pathlib.Path) -> str:

@@ -32,7 +32,7 @@ def fit_until_interrupted(model: Any, data: Sequence[Any], first: Callable[[], N
             model.fit(*data)
             whole = getattr(model, "status_", "") != "INTERRUPTED"
         except KeyboardInterrupt:
-            # A model that searches for its rank raises, too, and has its last fit nevertheless.
+            # A model of several fits raises, too, and has its last one nevertheless.
             whole = False
         if not (whole or _has_answer(model)):
             raise KeyboardInterrupt
@@ -67,4 +67,5 @@ def _giving_up_at_second(first: Callable[[], None]) -> Iterator[None]:
 def _has_answer(model: Any) -> bool:
     """Whether an interrupted fit has left all its attributes, and a component at least."""
     stopped = getattr(model, "status_", "") == "INTERRUPTED"
-    return stopped and hasattr(model, "outliers_") and model.rank_ > 0
+    found = getattr(model, "n_components_", getattr(model, "rank_", 0))
+    return stopped and hasattr(model, "outliers_") and found > 0

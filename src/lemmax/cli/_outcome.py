@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import pathlib
 import time
 import warnings
@@ -27,6 +28,10 @@ DOUBTFUL = 1
 _STOPPED = "Interrupted: what the fit had by then is written, and is not to be relied on."
 _FINISHED = "Interrupted, but the fit came to its end all the same: its answer is written."
 _TIME = "seconds of the fit, compilation included"
+# So many rows or columns are named.
+_LISTED = 3
+# What the page says in words.
+_TOLD = ("status", "objections", "doubtful_rows", "doubtful_columns")
 
 
 @contextlib.contextmanager
@@ -36,9 +41,7 @@ def refusing() -> Iterator[None]:
 
     try:
         with warnings.catch_warnings():
-            # The verdict is printed anyway, and of which rows it does not speak.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "RobustPCA: too little of")
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the verdict is printed anyway
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
         _say(str(error))
@@ -136,8 +139,8 @@ class Outcome:
         label_name: str = "",
     ) -> None:
         """A table of numbers, as a csv file."""
-        values = np.asarray(values)
-        rows = ([_shortest(v) for v in row] for row in values)
+        values = np.asarray(values, np.float64)
+        rows = ([shortest(v) for v in row] for row in values.tolist())
         header = None if columns is None else list(columns)
         if labels is not None:
             rows = ([label, *row] for label, row in zip(labels, rows, strict=True))
@@ -145,11 +148,15 @@ class Outcome:
         self.listing(name, header, rows)
 
     def listing(
-        self, name: str, header: Sequence[str] | None, rows: Iterable[Sequence[Any]]
+        self,
+        name: str,
+        header: Sequence[str] | None,
+        rows: Iterable[Sequence[Any]],
+        separator: str = ",",
     ) -> None:
         """Rows of anything, as a csv file."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, delimiter=separator, lineterminator="\n")
         if header is not None:
             writer.writerow(header)
         writer.writerows(rows)
@@ -168,6 +175,31 @@ class Outcome:
         badge = page.badge(found.status.name, tone)
         self.facts(found.as_dict(), badge, " ", found.status.message)
 
+    def report(
+        self,
+        found: Any,
+        row_name: Callable[[int], str],
+        column_name: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """What a fit says about its table, as numbers, on the page and on the screen."""
+        found = dataclasses.replace(found, seconds=self.seconds)
+        self.say(found.summary(row_name, column_name))
+        badge = page.badge(found.status.name, "good" if found.succeeded else "caution")
+        sentence = found.sentence().removeprefix(f"{found.status.name}: ")
+        self.facts(found.as_dict() | more, badge, " ", sentence)
+        for side, places, name in (
+            ("rows", found.doubtful_rows, row_name),
+            ("columns", found.doubtful_columns, column_name),
+        ):
+            if places:
+                self.blocks.append(
+                    page.paragraph(
+                        f"Doubtful {side}, of which nothing is known, or most is wrong: "
+                        f"{listed(places, name)}."
+                    )
+                )
+
     def facts(self, facts: dict[str, Any], *said: Any) -> None:
         """What is known about the answer, as numbers, and in a sentence on the page."""
         self._summary = facts
@@ -175,7 +207,7 @@ class Outcome:
         shown = [
             (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
             for name, value in facts.items()
-            if name not in ("status", "objections")
+            if name not in _TOLD
         ]
         self.blocks += [
             page.paragraph(*said),
@@ -183,9 +215,12 @@ class Outcome:
             page.details("all numbers", page.table(("", ""), shown)),
         ]
 
-    def picture(self, figure: Any, title: str, description: str) -> None:
-        """A picture on the page."""
-        self.blocks.append(page.section(title, page.picture(figure, description)))
+    def picture(
+        self, figure: Any, title: str, description: str, *below: Any, name: str = ""
+    ) -> None:
+        """A picture on the page, with what it shows in words, and perhaps more below."""
+        drawn = page.picture(figure, description, description)
+        self.blocks.append(page.section(title, drawn, *below, name=name))
 
     def write(self) -> None:
         """Write all files, each entirely or not at all."""
@@ -206,13 +241,11 @@ class Outcome:
         if removed:
             self.say(f"Removed from {self.folder}, of an earlier run: {', '.join(removed)}")
 
-    def tell(self, status: str, doubt: str = "") -> None:
+    def tell(self, doubt: str = "") -> None:
         """Print the answer, and leave with the exit code that it deserves.
 
         Parameters
         ----------
-        status : str
-            That of the model.
         doubt : str
             Why the answer is not to be relied on; empty if it is.
         """
@@ -223,7 +256,7 @@ class Outcome:
             f"Written to {self.folder}: {names}",
         ):
             self._print(line)
-        if self.interrupted or status == "INTERRUPTED":
+        if self.interrupted:
             _say(_STOPPED if doubt else _FINISHED)
             raise typer.Exit(INTERRUPTED)
         if doubt:
@@ -244,12 +277,23 @@ def _save_array(partial: str, values: np.ndarray) -> None:
         np.save(file, values, allow_pickle=False)
 
 
-def _shortest(value: float) -> str:
-    """As few digits as give the same number again; nothing for NaN."""
-    return "" if np.isnan(value) else repr(float(value))
+def shortest(value: float) -> str:
+    """As few digits as give the same number again; nothing for what is not known."""
+    return repr(value) if math.isfinite(value) else ""
+
+
+def listed(
+    places: Sequence[int] | np.ndarray, name_of: Callable[[int], str], between: str = ", "
+) -> str:
+    """The first few by name, the others by their number."""
+    names = [name_of(int(place)) for place in places[:_LISTED]]
+    more = len(places) - len(names)
+    return between.join(names) + (f" and {more} more" if more else "")
 
 
 def _said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value)) or "none"
     return "unknown" if value is None else str(value)

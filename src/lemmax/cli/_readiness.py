@@ -1,22 +1,18 @@
 """What data must have to be worth a fit, said in terms of their file."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy import sparse
 
 from ._files import Refusal
-from ._outcome import Outcome
-from ._reading import TableFile
-
-_ROWS, _COLUMNS = 0, 1
+from ._outcome import Outcome, listed
+from ._reading import LIST_HINT, TableFile
 
 
 def contents(table: TableFile) -> str:
     """What a table has, in one sentence."""
     height, width = table.values.shape
-    holes = missing(height * width - int(np.sum(_known(table, _ROWS))), height * width)
+    holes = missing(int(np.sum(np.isnan(table.values))), height * width)
     return f"{table.path.name}: {counted(height, 'row')}, {counted(width, 'column')}, {holes}."
 
 
@@ -41,102 +37,67 @@ def require_rows(table: TableFile, least: int) -> None:
 
 def require_values(table: TableFile) -> None:
     """Refuse a table of nothing but holes."""
-    if not np.any(_known(table, _ROWS)):
+    if np.all(np.isnan(table.values)):
         raise Refusal(f"{table.path} holds no values: every entry is missing.")
 
 
 def require_all_values(table: TableFile) -> None:
     """Refuse a table with holes."""
-    if not sparse.issparse(table.values):
-        holes = np.argwhere(np.isnan(table.values))
-        if len(holes):
-            row, column = map(int, holes[0])
-            raise Refusal(
-                f"{table.path} has no value in {table.column_name(column)}, "
-                f"{table.row_name(row)}; holes are not allowed here."
-            )
+    holes = np.argwhere(np.isnan(table.values)).tolist()
+    if holes:
+        told = listed(
+            range(len(holes)),
+            lambda k: f"{table.column_name(holes[k][1])}, {table.row_name(holes[k][0])}",
+            "; ",
+        )
+        raise Refusal(f"{table.path} has no value in {told}; holes are not allowed here.")
 
 
-def refuse_empty_columns(table: TableFile) -> None:
-    """Refuse a table with columns that say nothing: nothing is to be said about them."""
-    empty = np.flatnonzero(_known(table, _COLUMNS) == 0)
-    if len(empty):
+def require_columns(table: TableFile, least: int) -> None:
+    """Refuse a table with too few columns of numbers."""
+    width = table.values.shape[1]
+    if width < least:
+        hint = ""
+        names = None if table.whole is None else table.whole.names
+        if names is not None and len(names) == 3:
+            hint = LIST_HINT.format(table.path.name, ",".join(names))
         raise Refusal(
-            f"There are no values in {_listed(empty, table.column_name)} of {table.path}: leave "
-            f"{'it' if len(empty) == 1 else 'them'} out."
+            f"{table.path} has {counted(width, 'column')} of numbers; at least {least} are "
+            f"needed.{hint}"
         )
 
 
-def note_empty_rows(outcome: Outcome, table: TableFile, then: str = "") -> None:
-    """Say which rows hold nothing, and what follows (if not said, that there is no verdict)."""
-    _note_empty(outcome, table, _known(table, _ROWS), table.row_name, then)
-
-
-def note_left_out(outcome: Outcome, table: TableFile, rows: np.ndarray) -> None:
-    """Say which rows, though they hold values, are not part of the answer."""
-    foreign = rows[_known(table, _ROWS)[rows] > 0]
-    if len(foreign):
-        outcome.remark(
-            f"Too little of what is in {_listed(foreign, table.row_name)} of {table.path.name} is "
-            "right to be sure of it: the verdict speaks of the other rows."
+def note_reading(outcome: Outcome, table: TableFile) -> None:
+    """Say what a table has, and how it was read."""
+    outcome.note(contents(table))
+    for sentence in table.notes:
+        outcome.note(sentence)
+    empty = np.flatnonzero(np.all(np.isnan(table.values), axis=1))
+    if len(empty):
+        outcome.note(
+            f"There are no values in {listed(empty, table.row_name)} of {table.path.name}: what "
+            "is typical of the columns stands there."
         )
-
-
-def note_empty_columns(outcome: Outcome, table: TableFile) -> None:
-    """Say which columns hold nothing."""
-    _note_empty(outcome, table, _known(table, _COLUMNS), table.column_name)
 
 
 def note_likely_list(outcome: Outcome, table: TableFile) -> None:
     """Say how to read a list of entries, if a table of three columns without holes may be one."""
-    if table.columns is not None and len(table.columns) == 3:
-        height, width = table.values.shape
-        if np.sum(_known(table, _ROWS)) == height * width:
-            outcome.note(
-                f"{table.path.name} is read as a table of three columns; if it is a list of "
-                f"entries, say --columns {','.join(table.columns)}."
-            )
+    if table.columns is not None and len(table.columns) == 3 and not np.any(np.isnan(table.values)):
+        outcome.note(
+            f"{table.path.name} is read as a table of three columns; if it is a list of entries, "
+            f"say --columns {','.join(table.columns)}."
+        )
 
 
-def possible_rank(outcome: Outcome, rank: int, shape: tuple[int, ...]) -> int:
-    """The bound on the rank, or, with a note, what no array of the shape exceeds."""
+def possible_rank(
+    outcome: Outcome, rank: int, shape: tuple[int, ...], option: str = "--rank"
+) -> int:
+    """The number of terms, or, with a note, what no array of the shape exceeds."""
     largest = math.prod(shape) // max(shape)
     if rank <= largest:
         return rank
     outcome.note(
-        f"Nothing of shape {' × '.join(map(str, shape))} has a rank above {largest}: --rank {rank} "
-        f"is taken for {largest}."
+        f"Nothing of shape {' × '.join(map(str, shape))} has a rank above {largest}: {option} "
+        f"{rank} is taken for {largest}."
     )
     return largest
-
-
-def _note_empty(
-    outcome: Outcome,
-    table: TableFile,
-    known: np.ndarray,
-    name_of: Callable[[int], str],
-    then: str = "",
-) -> None:
-    empty = np.flatnonzero(known == 0)
-    if len(empty):
-        them = "it" if len(empty) == 1 else "them"
-        outcome.note(
-            f"There are no values in {_listed(empty, name_of)} of {table.path.name}: nothing can "
-            f"be known about {them}; {then or f'leave {them} out for a verdict on the others'}."
-        )
-
-
-def _known(table: TableFile, side: int) -> np.ndarray:
-    """How many values every row (or column) holds."""
-    values = table.values
-    if not sparse.issparse(values):
-        return np.sum(~np.isnan(values), axis=1 - side)
-    there = ~np.isnan(values.data)
-    return np.bincount(values.coords[side][there], minlength=values.shape[side])
-
-
-def _listed(places: np.ndarray, name_of: Callable[[int], str]) -> str:
-    """The first few by name, the others by their number."""
-    names = [name_of(int(place)) for place in places[:3]]
-    more = len(places) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -1,59 +1,78 @@
-"""Tables and lists of entries. What cannot be read is refused in one sentence."""
+"""Tables and columns of files. What cannot be read is refused in one sentence, or noted."""
 
 import csv
+import dataclasses
 import pathlib
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from ._arrays import read_array, read_stored_entries, refuse_member
+from ._cells import Cells, UnclearHeader, read_cells
 from ._files import Refusal
-from ._formats import TEXTS, kind_of, unreadable
+from ._formats import NAMED, kind_of
+from ._numbers import Column, Spelling, as_numbers
 
-_MISSING = ("NA", "NaN", "N/A", "null", "none", "missing", "?")
-_MISSING_LOWER = frozenset(("", *(marker.lower() for marker in _MISSING)))
-# Numbers as people write them, and how they are to be written.
-_MISSPELT = (
-    (re.compile(r"[+-]?\d[\d.,]*\s*%"), "without the per cent sign"),
-    (
-        re.compile(r"[+-]?\d{1,3}([,.' \xa0\u202f])\d{3}(\1\d{3})*([.,]\d+)?"),
-        "without the thousands separator",
-    ),
-    (re.compile(r"[+-]?\d+,\d+"), "with a decimal point"),
-)
 _NUMBERS_ALONE = "save the numbers alone, as npy or as a text without names"
+# So many cells that cannot be read are named, and so many letters of each.
+_LISTED, _LETTERS = 8, 40
+LIST_HINT = (
+    " If the file is a list of entries, name its row, column and value: "
+    "lemmax complete {} --columns {}."
+)
 
 
-class _Unclear(Exception):
-    """A first line that may hold names or numbers."""
+class Whole(NamedTuple):
+    """All columns of a file, of which some are fitted and the others carried through."""
+
+    names: list[str] | None
+    cells: list[np.ndarray]
+    """As they are in the file: text, or numbers of an array."""
+    fitted: list[int]
+    spellings: list[Spelling]
+    """Of the fitted columns."""
+    separator: str = ","
 
 
-class _OnlyText(Refusal):
-    """A column without a number."""
-
-
-class TableFile(NamedTuple):
-    """A table with the names of its columns and the labels of its rows, where it has any."""
+@dataclasses.dataclass(frozen=True)
+class TableFile:
+    """The numbers of a file with names of columns and labels of rows, where there are any."""
 
     path: pathlib.Path
     values: Any
     """NaN where something is missing; sparse if it came from a file of stored entries."""
     columns: list[str] | None = None
     labels: list[str] | None = None
-    label_name: str = ""
-    first_line: int | None = None
-    """Where a text has its first row."""
+    lines: np.ndarray | None = None
+    """Where a text or a sheet has its rows."""
+    whole: Whole | None = None
+    notes: tuple[str, ...] = ()
+    """What is to be known about the reading."""
 
     def row_name(self, row: int) -> str:
         """A row as who looks into the file finds it."""
-        place = f"row {row + 1}" if self.first_line is None else f"line {row + self.first_line}"
+        place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
         return place if self.labels is None else f"{place} ({self.labels[row].strip()})"
 
     def column_name(self, column: int) -> str:
         """A column by its name, or by its number."""
         return f"column {column + 1 if self.columns is None else repr(self.columns[column])}"
+
+    def row_labels(self) -> list[str]:
+        """Labels of all rows, or their numbers."""
+        return self.labels or [str(row + 1) for row in range(self.values.shape[0])]
+
+    def column_labels(self) -> list[str]:
+        """Names of all fitted columns, or their numbers."""
+        return self.columns or [f"column {k + 1}" for k in range(self.values.shape[1])]
+
+    def was(self, row: int, column: int) -> str:
+        """What a fitted cell holds in the file."""
+        assert self.whole is not None
+        cell = self.whole.cells[self.whole.fitted[column]][row]
+        return cell.strip() if isinstance(cell, str) else Spelling().write(cell)
 
 
 def read_table(
@@ -63,8 +82,10 @@ def read_table(
     header: bool | None = None,
     has_options: bool = True,
     vector: bool = False,
+    only: str | None = None,
+    drop: str | None = None,
 ) -> TableFile:
-    """A table of numbers.
+    """A table of numbers, and of columns that are not.
 
     Parameters
     ----------
@@ -72,30 +93,34 @@ def read_table(
     labels : str, optional
         Name of the column that labels the rows.
     array : str, optional
-        Which array of an npz file.
+        Which array of an npz file, which sheet of an Excel file.
     header : bool, optional
         Whether the first line of a text has the names of the columns; found out if not given.
     has_options : bool
-        Whether the command has the options above, so that a refusal may point to them.
+        Whether the command has the options above, and carries columns of text through. Without,
+        they are refused.
     vector : bool
         Whether an array of one dimension is a table of one column.
+    only, drop : str, optional
+        Names of columns that are fitted, and of columns that are not, separated by commas.
     """
     kind = kind_of(path)
     refuse_member(path, kind, array)
-    if kind in TEXTS or kind == ".parquet":
+    if kind in NAMED:
         try:
-            names, columns, first_line = _columns(path, kind, header)
-        except _Unclear as unclear:
+            cells = read_cells(path, kind, header, array)
+        except UnclearHeader as unclear:
             cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
             raise Refusal(f"{unclear}: {cure}.") from unclear
-        try:
-            return _numeric_table(path, names, columns, labels, first_line, has_options)
-        except _OnlyText as refusal:
-            hint = _hint_about_text(path, names, columns) if has_options and not labels else ""
-            raise Refusal(f"{refusal}{hint}") from refusal
+        chosen = _Choice(path, cells.names, len(cells.columns), labels, only, drop)
+        return _chosen(path, cells, chosen, carries=has_options)
     if labels is not None:
         raise Refusal(f"--labels names a column of a table with names; {path} has none.")
     if kind == ".mtx":
+        if only is not None or drop is not None:
+            raise Refusal(
+                f"--only and --drop name columns of a table; {path} is a list of entries."
+            )
         return TableFile(path, read_stored_entries(path))
     values = read_array(path, array, has_options)
     if values.ndim == 1 and vector:
@@ -105,227 +130,217 @@ def read_table(
             f"{path} holds an array of shape {values.shape}; a table has two dimensions"
             + (": a tensor is for lemmax cp." if values.ndim > 2 and has_options else ".")
         )
-    return TableFile(path, values)
+    if not has_options:
+        return TableFile(path, values)
+    chosen = _Choice(path, None, values.shape[1], None, only, drop)
+    return _array_table(path, values, chosen)
 
 
-def read_columns(path: pathlib.Path, names: Sequence[str]) -> list[list[str]]:
-    """Columns of a text or parquet file, by name, as text."""
+def as_dense(table: TableFile) -> TableFile:
+    """The same with NaN where a file of stored entries has none."""
+    if table.whole is not None:
+        return table
+    values: np.ndarray = table.values
+    if sparse.issparse(table.values):
+        entries = table.values.tocoo()
+        values = np.full(entries.shape, np.nan)
+        values[entries.coords] = entries.data
+    chosen = _Choice(table.path, None, values.shape[1], None, None, None)
+    return _array_table(table.path, values, chosen)
+
+
+def read_columns(path: pathlib.Path, names: Sequence[str], sheet: str | None = None) -> Cells:
+    """Columns of a file, by name, as text without blanks around it."""
     kind = kind_of(path)
-    if kind not in (*TEXTS, ".parquet"):
+    refuse_member(path, kind, sheet)
+    if kind not in NAMED:
         raise Refusal(
-            f"{path} has no columns with names; a list of entries is a csv, tsv, txt or parquet "
-            "file."
+            f"{path} has no columns with names; a list of entries is a csv, tsv, txt, xlsx or "
+            "parquet file."
         )
-    header, columns, _ = _columns(path, kind, True)
-    if header is None:
-        raise Refusal(f"{path} has no line with the names of its columns.")
-    absent = [name for name in names if name not in header]
+    cells = read_cells(path, kind, True, sheet)
+    assert cells.names is not None
+    absent = [name for name in names if name not in cells.names]
     if absent:
-        raise Refusal(f"{path} has no column {absent[0]!r}; it has: {', '.join(header)}.")
-    return [columns[header.index(name)] for name in names]
+        raise Refusal(f"{path} has no {_columns(absent)}; it has: {', '.join(cells.names)}.")
+    found = [cells.columns[cells.names.index(name)] for name in names]
+    stripped = [np.array([text.strip() for text in column], object) for column in found]
+    return cells._replace(names=list(names), columns=stripped)
 
 
-def as_numbers(
-    path: pathlib.Path, name: str, texts: Sequence[str], first_line: int, may_miss: bool = True
-) -> np.ndarray:
-    """A column as numbers, NaN where something is missing."""
-    numbers = np.empty(len(texts))
-    for line, text in enumerate(texts):
-        number = _number(text)
-        if number is None:
-            raise _not_a_number(f"Column {name!r} of {path}", texts, line, first_line, may_miss)
-        if np.isinf(number):
-            raise Refusal(
-                f"Column {name!r} of {path} holds an infinite value, {text.strip()!r} in line "
-                f"{line + first_line}; values must be finite, or blank where they are missing."
-            )
-        numbers[line] = number
-    return numbers
+def columns_of_list(path: pathlib.Path, sheet: str | None = None) -> str | None:
+    """Names of row, column and value if a file can only be a list: three columns, two of text."""
+    kind = kind_of(path)
+    if kind not in NAMED:
+        return None
+    try:
+        cells = read_cells(path, kind, None, sheet)
+    except UnclearHeader:
+        return None
+    if cells.names is None or len(cells.names) != 3:
+        return None
+    found = as_numbers(cells.columns, cells.separator == ";")
+    repeated = any(len(set(column)) < len(column) for column in cells.columns[:2])
+    is_list = [column.is_numeric for column in found] == [False, False, True] and repeated
+    return ",".join(cells.names) if is_list else None
 
 
-def _not_a_number(
-    column: str, texts: Sequence[str], line: int, first_line: int, may_miss: bool
-) -> Refusal:
-    """What is wrong with the first entry of a column that is not a number."""
-    text, place = texts[line].strip()[:40], f"in line {line + first_line}"
-    cure = _right_spelling(text)
-    if cure:
-        return Refusal(f"{column} holds {text!r} {place}: write that number {cure}.")
-    sentence = f"{column} holds text, {text!r} {place}, where a number should be."
-    if _is_text(texts):
-        return _OnlyText(sentence)
-    markers = f" What is missing is left blank, or is one of {', '.join(_MISSING)}."
-    return Refusal(sentence + (markers if may_miss else ""))
+def listed_cells(
+    names: Sequence[str], columns: Sequence[np.ndarray], found: Sequence[Column], lines: Any
+) -> str:
+    """The first few cells that cannot be read, in the order of the file, and how many more."""
+    bad = sorted((int(row), k) for k, column in enumerate(found) for row in column.unreadable)
+    told = [
+        f"{columns[k][row].strip()[:_LETTERS]!r} in column {names[k]!r}, "
+        + (f"row {row + 1}" if lines is None else f"line {lines[row]}")
+        for row, k in bad[:_LISTED]
+    ]
+    more = len(bad) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
 
 
-def _columns(
-    path: pathlib.Path, kind: str, header: bool | None
-) -> tuple[list[str] | None, list[list[str]], int]:
-    """Names, if there are any, columns as text, and the line in which they begin."""
-    return (*_parquet(path), 1) if kind == ".parquet" else _text(path, kind, header)
+class _Choice:
+    """Which columns may be fitted, by the options of a command."""
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        header: list[str] | None,
+        width: int,
+        labels: str | None,
+        only: str | None,
+        drop: str | None,
+    ):
+        self.names = header or [str(k + 1) for k in range(width)]
+        asked = {"--labels": [] if labels is None else [labels]}
+        asked |= {"--only": _option(only), "--drop": _option(drop)}
+        absent = [name for some in asked.values() for name in some if name not in self.names]
+        if absent:
+            raise Refusal(f"{path} has no {_columns(absent)}; it has: {', '.join(self.names)}.")
+        self.only = asked["--only"]
+        left_out = {*asked["--drop"], *asked["--labels"]}
+        self.columns = [
+            k
+            for k, name in enumerate(self.names)
+            if name not in left_out and (only is None or name in self.only)
+        ]
+        self.labels = None if labels is None else self.names.index(labels)
+        if not self.columns:
+            raise Refusal(f"No column of {path} is left to be fitted.")
 
 
-def _text(
-    path: pathlib.Path, kind: str, header: bool | None
-) -> tuple[list[str] | None, list[list[str]], int]:
-    lines = _lines(path, kind)
-    if not lines:
-        raise Refusal(f"{path} is empty.")
-    width = len(lines[0])
-    uneven = next((k for k, line in enumerate(lines) if len(line) != width), None)
-    if uneven is not None:
-        raise Refusal(
-            f"Line {uneven + 1} of {path} has {len(lines[uneven])} entries, the first {width}."
+def _option(text: str | None) -> list[str]:
+    """Names separated by commas; those that have a comma are quoted."""
+    return [] if text is None else [name.strip() for name in next(csv.reader([text]), [])]
+
+
+def _columns(names: Iterable[str]) -> str:
+    names = [repr(name) for name in names]
+    return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names)}"
+
+
+def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) -> TableFile:
+    """The columns of numbers among those that may be fitted."""
+    names = chosen.names
+    found = dict(
+        zip(
+            chosen.columns,
+            as_numbers([cells.columns[k] for k in chosen.columns], cells.separator == ";"),
+            strict=True,
         )
-    names = _names(path, lines, header)
-    body = lines if names is None else lines[1:]
-    if not body:
-        raise Refusal(f"{path} has a line of names, but no data.")
-    first_line = 1 if names is None else 2
-    return names, [list(column) for column in zip(*body, strict=True)], first_line
-
-
-def _lines(path: pathlib.Path, kind: str) -> list[list[str]]:
-    """The entries of every line; blank lines at the end are none."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            separator = "\t" if kind == ".tsv" else max(",;\t", key=first.count)
-            file.seek(0)
-            if separator not in first and " " in first.strip() and '"' not in first:
-                lines = [line.split() for line in file]
-            else:
-                lines = list(csv.reader(file, delimiter=separator))
-    except UnicodeDecodeError as error:
-        raise Refusal(f"{path} is not a text in UTF-8.") from error
-    except csv.Error as error:
-        raise Refusal(f"{path} cannot be read as a table: {error}.") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    while lines and not lines[-1]:
-        lines.pop()
-    if lines and len(lines[0]) == 1:  # of a single column, a blank line is a hole
-        lines = [line or [""] for line in lines]
-    if separator == ";":
-        lines = [[_with_point(entry) for entry in line] for line in lines]
-    return lines
-
-
-def _names(path: pathlib.Path, lines: list[list[str]], header: bool | None) -> list[str] | None:
-    """The first line, if it holds names: all of it, and not some text among numbers."""
-    first = [entry.strip() for entry in lines[0]]
-    if header is not None:
-        return first if header else None
-    some = [entry for entry in first if entry]
-    texts = [_number(entry) is None for entry in some]
-    # A table with a blank corner and columns that are numbered is one that pandas has written.
-    counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
-    if counting or (any(texts) and not all(texts)):
-        raise _Unclear(f"It is not clear whether the first line of {path} holds names or numbers")
-    return first if any(texts) else None
-
-
-def _parquet(path: pathlib.Path) -> tuple[list[str], list[list[str]]]:
-    try:
-        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise Refusal("Parquet files need the package pyarrow: pip install pyarrow.") from error
-    try:
-        table = parquet.read_table(path)
-    except Exception as error:
-        raise Refusal(f"{path} cannot be read as a parquet file.") from error
-    if table.num_rows == 0:
-        raise Refusal(f"{path} is empty.")
-    columns = [
-        ["" if entry is None else str(entry) for entry in column.to_pylist()]
-        for column in table.columns
+    )
+    # Where nothing is carried through, a column without values is one of holes.
+    fitted = [
+        k for k, each in found.items() if each.is_numeric or not (carries or len(each.unreadable))
     ]
-    return list(table.column_names), columns
+    texts = [k for k, column in found.items() if not column.is_numeric and len(column.unreadable)]
+    empty = [k for k in found if k not in fitted and k not in texts]
 
+    def told(some: Sequence[int]) -> str:
+        return listed_cells(
+            [names[k] for k in some],
+            [cells.columns[k] for k in some],
+            [found[k] for k in some],
+            cells.lines,
+        )
 
-def _numeric_table(
-    path: pathlib.Path,
-    header: list[str] | None,
-    columns: list[list[str]],
-    labels: str | None,
-    first_line: int,
-    may_miss: bool,
-) -> TableFile:
-    names = header or [str(k + 1) for k in range(len(columns))]
-    found = None
-    if labels is not None:
-        if labels not in names:
-            raise Refusal(f"{path} has no column {labels!r}; it has: {', '.join(names)}.")
-        place = names.index(labels)
-        found = columns[place]
-        columns = columns[:place] + columns[place + 1 :]
-        names = names[:place] + names[place + 1 :]
-    numbers = [
-        as_numbers(path, name, column, first_line, may_miss)
-        for name, column in zip(names, columns, strict=True)
-    ]
-    if not numbers:
-        raise Refusal(f"{path} holds labels, but no numbers.")
+    if not carries and any(len(column.unreadable) for column in found.values()):
+        raise Refusal(f"{path} holds text where numbers should be: {told(list(found))}.")
+    asked_for = [k for k in texts if names[k] in chosen.only]
+    if asked_for:
+        raise Refusal(f"--only names columns of {path} that hold text: {told(asked_for)}.")
+    if not fitted and texts:
+        raise Refusal(
+            f"{path} has no column of numbers: {told(texts)}." + _hint(path, names, cells.names)
+        )
+    if not fitted:
+        raise Refusal(f"{path} holds no values: every entry is missing.")
+    notes = [cells.note, *_notes(names, texts, empty, {k: found[k].spelling for k in fitted})]
+    bad = [k for k in fitted if len(found[k].unreadable)]
+    if bad:
+        notes.append(f"{path.name}: these are no numbers, and taken for holes: {told(bad)}.")
     return TableFile(
         path,
-        np.stack(numbers, axis=1),
-        None if header is None else names,
-        found,
-        labels or "",
-        first_line,
+        np.stack([found[k].numbers for k in fitted], axis=1),
+        None if cells.names is None and len(fitted) == len(names) else [names[k] for k in fitted],
+        _labels(cells.columns, chosen.labels, texts),
+        cells.lines,
+        Whole(
+            cells.names,
+            cells.columns,
+            fitted,
+            [found[k].spelling for k in fitted],
+            ";" if cells.separator == ";" else ",",
+        ),
+        tuple(filter(None, notes)),
     )
 
 
-def _hint_about_text(path: pathlib.Path, header: list[str] | None, columns: list[list[str]]) -> str:
-    """What columns of nothing but text are likely to be: labels of rows, or a list of entries."""
-    names = header or [str(k + 1) for k in range(len(columns))]
-    texts = [k for k, column in enumerate(columns) if _is_text(column)]
-    if not texts:
-        return ""
-    example = ",".join(names) if len(columns) == 3 else "user,item,rating"
-    entries = (
-        " If the file is a list of entries, name its row, column and value: "
-        f"lemmax complete {path.name} --columns {example}."
+def _labels(columns: list[np.ndarray], asked: int | None, texts: list[int]) -> list[str] | None:
+    """Labels of rows: the column that was asked for, or the first of texts that all differ."""
+    candidates = texts if asked is None else [asked]
+    for k in candidates:
+        if asked is not None or len(set(columns[k])) == len(columns[k]):
+            return columns[k].tolist()
+    return None
+
+
+def _hint(path: pathlib.Path, names: list[str], header: list[str] | None) -> str:
+    is_list = header is not None and len(names) == 3
+    return LIST_HINT.format(path.name, ",".join(names)) if is_list else ""
+
+
+def _notes(
+    names: list[str], texts: list[int], empty: list[int], spellings: dict[int, Spelling]
+) -> list[str]:
+    """What is carried through, and which numbers are not written as usual."""
+    notes = []
+    for some, why in ((texts, "hold text"), (empty, "hold no values")):
+        if some:
+            one = len(some) == 1
+            does = f"{why.replace('hold', 'holds') if one else why} and {'is' if one else 'are'}"
+            notes.append(f"C{_columns(names[k] for k in some)[1:]} {does} carried through.")
+    kinds = (
+        ("decimal commas", [k for k, each in spellings.items() if each.comma]),
+        ("thousands separators", [k for k, each in spellings.items() if each.grouped]),
+        ("per cent signs", [k for k, each in spellings.items() if each.per_cent]),
     )
-    if len(texts) > 1:
-        if header is not None and (len(columns) == 3 or len(texts) == 2):
-            return entries
-        found = ", ".join(names[k] for k in texts)
-        return f" Columns of text: {found}; only one can label the rows (--labels)."
-    labelled = f" If that column labels the rows, say --labels {names[texts[0]]}."
-    repeated = len(set(columns[texts[0]])) < len(columns[texts[0]])
-    # A list has several entries of a row; labels are mostly different.
-    return labelled + (entries if header is not None and len(columns) == 3 and repeated else "")
+    read = [f"{kind} in {_columns(names[k] for k in some)}" for kind, some in kinds if some]
+    if read:
+        notes.append(f"Read as numbers: {'; '.join(read)}.")
+    return notes
 
 
-def _is_text(column: Sequence[str]) -> bool:
-    """Whether a column holds words, and nothing that is a number or meant to be one."""
-    entries = [entry.strip() for entry in column if entry.strip()]
-    has_words = any(map(str.isalnum, "".join(entries)))
-    return has_words and all(
-        _number(entry) is None and not _right_spelling(entry) for entry in entries
+def _array_table(path: pathlib.Path, values: np.ndarray, chosen: _Choice) -> TableFile:
+    """Columns of an array that hold something, among those that may be fitted."""
+    empty = [k for k in chosen.columns if np.all(np.isnan(values[:, k]))]
+    fitted = [k for k in chosen.columns if k not in set(empty)]
+    if not fitted:
+        raise Refusal(f"{path} holds no values: every entry is missing.")
+    return TableFile(
+        path,
+        values[:, fitted],
+        None if len(fitted) == values.shape[1] else [chosen.names[k] for k in fitted],
+        whole=Whole(None, list(values.T), fitted, [Spelling()] * len(fitted)),
+        notes=tuple(_notes(chosen.names, [], empty, {})),
     )
-
-
-def _right_spelling(text: str) -> str:
-    """How a number is to be written; nothing if it is none in any spelling."""
-    return next((cure for spelling, cure in _MISSPELT if spelling.fullmatch(text)), "")
-
-
-def _number(text: str) -> float | None:
-    """A number, perhaps infinite, NaN for what is missing, None for what is neither."""
-    text = text.strip()
-    if text.lower() in _MISSING_LOWER:
-        return float("nan")
-    if "_" in text:  # Python takes these for numbers
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _with_point(text: str) -> str:
-    """A number with a decimal comma, as files with semicolons have it, with a point."""
-    pointed = text.replace(",", ".")
-    return text if _number(pointed) is None else pointed

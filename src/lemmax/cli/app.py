@@ -14,9 +14,11 @@ from lemmax.experiments import demo as demo_contests
 
 from ._files import make_folder, save
 from .compare import compare
-from .data import complete, cp, pca
+from .completion import complete
 from .nonnegative import nnls
+from .pca import pca
 from .reproduce import reproduce
+from .tensors import cp
 
 _HELP = (
     "Composite optimisation: fast whatever the conditioning, the rank or the outliers.\n\n"

@@ -1,5 +1,6 @@
 """``lemmax nnls``: nonnegative regression, from two files to coefficients and a picture."""
 
+import dataclasses
 import pathlib
 from typing import Annotated, Any
 
@@ -10,10 +11,10 @@ from scipy import sparse
 
 from .. import page, plots
 from ._files import Refusal
+from ._options import Out
 from ._outcome import Outcome, refusing
 from ._readiness import contents, counted, require_all_values
 from ._reading import TableFile, read_table
-from .data import Out
 
 # How much larger than Gaussian noise of the same median the root mean square may be.
 _HEAVY_TAILS = 3.0
@@ -56,7 +57,7 @@ def nnls(
                 "A coefficient for each column, and a residual for each row.",
             )
             outcome.write()
-        outcome.tell("", doubt)
+        outcome.tell(doubt)
 
 
 def _read(matrix: pathlib.Path, targets: pathlib.Path) -> tuple[TableFile, TableFile]:
@@ -75,7 +76,8 @@ def _read(matrix: pathlib.Path, targets: pathlib.Path) -> tuple[TableFile, Table
 
 def _dense(table: TableFile) -> TableFile:
     values = table.values
-    return table._replace(values=values.toarray() if sparse.issparse(values) else values)
+    dense = values.toarray() if sparse.issparse(values) else values
+    return dataclasses.replace(table, values=dense)
 
 
 def _sides(targets: TableFile) -> list[str]:

@@ -62,9 +62,7 @@ def nonnegative_parts(
     return NonnegativeParts(left[:, kept] * sizes[kept], (right[:, kept] / sizes[kept]).T, wrong)
 
 
-def nonnegative_scores(
-    rows: np.ndarray, components: np.ndarray, loss: AbstractLoss
-) -> np.ndarray:
+def nonnegative_scores(rows: np.ndarray, components: np.ndarray, loss: AbstractLoss) -> np.ndarray:
     """Nonnegative coordinates of rows in given components; NaN counts for nothing."""
     return np.asarray(regress(components.T, rows, loss, nonnegative=True).coefficients)
 

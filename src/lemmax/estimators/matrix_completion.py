@@ -26,9 +26,9 @@ _BAR = 160
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimator):
     """A matrix of low rank from some of its entries, noisy and partly wrong.
 
-    Every entry is an offset, plus effects of its row and of its column, plus scores of the row times
-    loadings of the column, plus noise. How many components there are, and how much everything is
-    shrunk, is found from the data.
+    Every entry is an offset, plus effects of its row and of its column, plus scores of the row
+    times loadings of the column, plus noise. How many components there are, and how much everything
+    is shrunk, is found from the data.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
     clip : bool
         Whether predictions stay within the range of the values that were seen.
     shape : pair of int, optional
-        Of the matrix, if it is given as a list with whole numbers for rows and columns; without, the
-        rows and columns are those that occur.
+        Of the matrix, if it is given as a list with whole numbers for rows and columns; without,
+        the rows and columns are those that occur.
     max_seconds : float, optional
         After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
@@ -129,9 +129,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         Parameters
         ----------
         X : table, sparse matrix or list of entries
-            An array or data frame in which NaN marks what is missing; a sparse matrix, of which what
-            is not stored is missing, not zero; or a list: a tuple (rows, columns, values), or a data
-            frame with these three columns. Rows and columns of a list may have any names.
+            An array or data frame in which NaN marks what is missing; a sparse matrix, of which
+            what is not stored is missing, not zero; or a list: a tuple (rows, columns, values), or
+            a data frame with these three columns. Rows and columns of a list may have any names.
         y : array-like, optional
             Values, if X is pairs (row, column) as `predict` takes them.
         weights : array-like, optional
@@ -246,9 +246,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         half = float(np.mean(self._model().width(level))) * errors
         return values - half, values + half
 
-    def recommend(
-        self, row: Any, n: int = 10, exclude: Any = ()
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def recommend(self, row: Any, n: int = 10, exclude: Any = ()) -> tuple[np.ndarray, np.ndarray]:
         """The columns with the largest predictions in a row.
 
         Parameters
@@ -266,16 +264,18 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
             Names of columns, the best first, and what is predicted.
         """
         check_positive(n=n)
-        left_out = set(np.asarray(exclude).tolist()) if np.size(exclude) else set()
+        left_out = set(exclude)
         ids = np.array([name not in left_out for name in self.column_ids_.tolist()])
         candidates = self.column_ids_[ids]
-        rows = np.empty(len(candidates), object)
-        rows[:] = [row] * len(candidates)
-        model = self._model()
-        place = int(numbers_of(rows[:1], self.row_ids_.astype(object))[0]) if len(rows) else -1
-        values, _ = model.predict(np.full(len(candidates), place), np.flatnonzero(ids))
+        # A name may be a tuple, of which an array would make a row of names.
+        name = np.empty(1, object)
+        name[0] = row
+        place = numbers_of(name, self.row_ids_.astype(object))
+        values, _ = self._model().predict(np.repeat(place, len(candidates)), np.flatnonzero(ids))
         order = np.argsort(-values, kind="stable")[:n]
-        return candidates[order], np.clip(values, *self.range_)[order] if self.clip else values[order]
+        return candidates[order], np.clip(values, *self.range_)[order] if self.clip else values[
+            order
+        ]
 
     def complete(self) -> np.ndarray:
         """The whole matrix."""
@@ -320,9 +320,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         )
 
 
-def _fitted(
-    entries: Entries, options: Options, **limits: Any
-) -> tuple[FactorFit, np.ndarray]:
+def _fitted(entries: Entries, options: Options, **limits: Any) -> tuple[FactorFit, np.ndarray]:
     """A fit of the entries, as a table if enough of it is known and no place occurs twice."""
     rows, columns = entries.shape
     places = entries.rows.astype(np.int64) * columns + entries.columns

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_positive, check_real
@@ -72,8 +73,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         The table as it was, with holes and wrong cells replaced. A data frame if that was fitted,
         with its other columns as they were.
     standard_error_ : array of shape (n_samples, n_features)
-        How precisely the other cells predict each cell; of holes and wrong cells, the standard error
-        of what replaces them. Infinite where too little is known.
+        How precisely the other cells predict each cell; of holes and wrong cells, the standard
+        error of what replaces them. Infinite where too little is known.
     outliers_ : sparse array of shape (n_samples, n_features), or data frame
         By how much cells are wrong, and where. If a data frame was fitted: a line for each wrong
         cell, with its row, its column, what it was, what it should be, and the standard error of
@@ -171,23 +172,26 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         return self
 
     def _validated(self, X: Any, frame: FrameParts | None, reset: bool) -> np.ndarray:
-        if frame is not None:
-            names = np.array(frame.numeric, dtype=object)
-            X = frame.array()
-        else:
+        rules: dict[str, Any] = {
+            "dtype": np.float64,
+            "ensure_all_finite": "allow-nan",
+            "ensure_min_samples": 2 if reset else 1,
+        }
+        if frame is None:
             refuse_complex(X)
-        X = validate_data(
-            self,
-            X,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2 if reset else 1,
-            reset=reset,
-            skip_check_array=False,
-        )
-        if reset and frame is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = names
-        return X
+            return validate_data(self, X, reset=reset, **rules)
+        array = check_array(frame.array(), estimator=self, **rules)
+        if reset:
+            self.n_features_in_ = array.shape[1]
+            vars(self).pop("feature_names_in_", None)
+            if all(isinstance(name, str) for name in frame.numeric):
+                self.feature_names_in_ = np.array(frame.numeric, dtype=object)
+        elif array.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {array.shape[1]} columns of numbers, but RobustPCA is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return array
 
     def _check_table(self, X: np.ndarray) -> None:
         if np.all(np.isnan(X)):
@@ -295,9 +299,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         if not hasattr(self, "report_"):
             return super().summary()
         names = getattr(self, "feature_names_in_", None)
-        return self.report_.summary(
-            column_name=str if names is None else lambda k: str(names[k])
-        )
+        return self.report_.summary(column_name=str if names is None else lambda k: str(names[k]))
 
     def _model(self) -> FactorModel:
         return FactorModel.from_state(self.factor_model_)
@@ -412,9 +414,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         return self.n_components_
 
 
-def _cell_weights(
-    shape: tuple[int, int], sample_weight: Any, weights: Any
-) -> np.ndarray | None:
+def _cell_weights(shape: tuple[int, int], sample_weight: Any, weights: Any) -> np.ndarray | None:
     """Weights of rows and of cells as weights of cells."""
     weights = checked_weights(weights, shape)
     if sample_weight is None:

@@ -9,11 +9,12 @@ from ._cells import AbstractCells
 
 LEVELS = np.concatenate([np.linspace(0.05, 0.95, 19), [0.975, 0.99, 0.995, 0.999]])
 # Some cells that were judged wrong were right but far out, and scores of the others miss them: this
-# share of what lies beyond a quantile. (League and 112 other tables: 90 % intervals cover 87.9 %
-# without, 90.2 % with it.)
-_MISSED = 0.25
-# A column's own quantiles count as much as those of the table if it has so many cells; and the scores
-# of cells kept aside as much as those of the fit, if they are so many.
+# share of all right cells. (League and 112 other tables: 90 % intervals cover 87.9 % without, 90.2
+# % with it.) So a quantile is that of a higher level, up to the last one.
+_MISSED, _LAST = 0.025, 0.9995
+_SMALLEST = 1e-12
+# A column's own quantiles count as much as those of the table if it has so many cells; and the
+# scores of cells kept aside as much as those of the fit, if they are so many.
 _CELLS_OF_A_COLUMN, _CELLS_ASIDE = 30.0, 50.0
 
 
@@ -50,7 +51,8 @@ def calibrated(
         Those of cells that were kept aside, from a fit without them; NaN for the others.
     right : array of bool, at the cells
     """
-    levels = 1 - (1 - LEVELS) * (1 - _MISSED)
+    levels = np.minimum(LEVELS / (1 - _MISSED), _LAST)
+    scores = np.maximum(scores, _SMALLEST)  # widths are divided by
     chosen = scores[right]
     if not len(chosen):
         return Calibration(np.tile(special.ndtri((1 + LEVELS) / 2)[:, None], cells.shape[1]))
@@ -65,8 +67,9 @@ def calibrated(
     kept = right & ~np.isnan(aside)
     count = int(kept.sum())
     if count:
+        own = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
         for k, level in enumerate(levels):
-            ratio = aside[kept] / np.broadcast_to(cells.of_columns(widths[k]), kept.shape)[kept]
+            ratio = aside[kept] / widths[k][own]
             part = count / (count + _CELLS_ASIDE)
             widths[k] *= 1 + part * (np.quantile(ratio, level) - 1)
     return Calibration(np.maximum.accumulate(widths, axis=0))

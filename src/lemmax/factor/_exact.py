@@ -13,8 +13,8 @@ from ._cells import AbstractCells
 from ._sweeps import Model, Posterior, Setting, packed, turned, unpacked
 
 # A table may be exact if the median residual at cells kept aside is below this part of a unit: what
-# is not exact costs some sweeps then, and no more. (Of 129 real tables the smallest is .024; of exact
-# ones with up to 30 % wrong cells it is .005, of those with 20 rows .09.)
+# is not exact costs some sweeps then, and no more. (Of 129 real tables the smallest is .024; of
+# exact ones with up to 30 % wrong cells it is .005, of those with 20 rows .09.)
 _NEARLY = 0.1
 _SWEEPS = 300
 # The search ends if so many sweeps have not brought the median residual down to this part.
@@ -143,15 +143,15 @@ class _Refinement:
         explained = (self.sizes() <= _ROUNDING) * self.cells.known
         sums = (self.cells.row_sums, self.cells.column_sums)
         ones = (np.ones((size, 1)) for size in reversed(self.cells.shape))
-        shares = (
-            total(explained.astype(np.float64), one) / np.maximum(total(1.0 * self.cells.known, one), 1)
+        known, right = 1.0 * self.cells.known, 1.0 * explained
+        rows, columns = (
+            bool(np.any(total(right, one) < _MOSTLY * total(known, one)))
             for total, one in zip(sums, ones, strict=True)
         )
-        rows, columns = (bool(np.any(share < _MOSTLY)) for share in shares)
         return rows, columns
 
     def anneal(self, rows: bool) -> None:
-        """Rows (or columns) alone, from a loss that nearly all cells count in to one of the best."""
+        """Rows (or columns) alone, from a loss in which nearly all cells count to a sharp one."""
         for level in np.geomspace(1.0, _COLLAPSED, _LEVELS):
             residual = self.residual()
             self._step(residual, self.cells.known / (1 + (residual / level) ** 2), rows)
@@ -170,7 +170,8 @@ class _Refinement:
         gram = unpacked(sums(weights, packed(design[:, :, None] * design[:, None, :])), size)
         ridge = _RIDGE * np.trace(gram, axis1=1, axis2=2) + np.finfo(float).tiny
         gram += ridge[:, None, None] * np.eye(size)
-        changed[:, own] += np.linalg.solve(gram, sums(weights * residual, design)[..., None])[..., 0]
+        shift = sums(weights * residual, design)
+        changed[:, own] += np.linalg.solve(gram, shift[..., None])[..., 0]
 
     def _balance(self) -> None:
         """Orthonormal scores: the next normal equations are as well conditioned as can be."""

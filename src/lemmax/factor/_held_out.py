@@ -54,12 +54,17 @@ class HeldOut(NamedTuple):
 
 def measured(cells: AbstractCells, model: Model, chosen: np.ndarray) -> Aside:
     """Errors of a model at cells that it has not seen."""
-    residual = cells.values - cells.products(model.left, model.right_factor)
-    from_rows, from_columns = uncertainty_factors(model)
-    variance = cells.products(*from_rows) + cells.products(*from_columns)
-    variance = variance + cells.of_columns(model.variance)
-    parts = (residual, np.abs(residual) / np.sqrt(variance), cells.values)
-    return Aside(chosen, *(np.where(chosen, part, np.nan) for part in parts))
+    values = cells.values[chosen]
+    residual = values - cells.products_at(model.left, model.right_factor, chosen)
+    noise = np.broadcast_to(cells.of_columns(model.variance), chosen.shape)[chosen]
+    variance = noise + sum(
+        cells.products_at(*factors, chosen) for factors in uncertainty_factors(model)
+    )
+    parts = []
+    for part in (residual, np.abs(residual) / np.sqrt(variance), values):
+        parts.append(np.full(chosen.shape, np.nan))
+        parts[-1][chosen] = part
+    return Aside(chosen, *parts)
 
 
 def summarised(

@@ -16,7 +16,9 @@ _FREEDOM = 5.0
 # within a factor of e^.5; never narrower than e^.3.
 _PRIOR, _MEDIAN, _SPREAD, _NARROWEST = 5.0, np.log(8.0), 0.5, 0.3
 _WRONG, _FEWEST, _MOST = 0.05, 1e-4, 0.5
-_ROUNDS = 30
+# The law of wrong cells is found in so many rounds at the most, and when none of its numbers changes
+# by this much any more; a round changes a third of what the one before has changed.
+_ROUNDS, _SETTLED = 30, 1e-6
 # Noise may be over-estimated by the fit, but not by more than this factor.
 _SMALLEST_UNIT = 0.5
 # A cell that alone determines its row has no prediction by the others.
@@ -35,14 +37,22 @@ class Prediction(NamedTuple):
 def predictions(cells: AbstractCells, model: Model, residual: np.ndarray) -> Prediction:
     """Every cell predicted without itself, exactly for given columns and noise."""
     from_rows, from_columns = uncertainty_factors(model)
-    inside = cells.products(*from_rows)
-    fitted = inside + cells.products(*from_columns)
-    noise = cells.of_columns(model.variance)
-    weights = cells.weights * model.right
-    leverage = np.minimum(weights * inside / noise, _LARGEST_LEVERAGE)
-    apart = 1 / (1 - leverage)
-    noise = noise / np.where(cells.known, np.maximum(cells.weights, 1e-12), 1.0)
-    return Prediction(np.where(cells.known, residual * apart, 0.0), noise + fitted * apart)
+    away, variance = np.empty(cells.values.shape), np.empty(cells.values.shape)
+
+    def work(piece: slice) -> None:
+        inside = cells.products(*from_rows, piece)
+        fitted = inside + cells.products(*from_columns, piece)
+        noise = cells.of_columns(model.variance, piece)
+        weights = cells.weights[piece]
+        leverage = np.minimum(weights * model.right[piece] * inside / noise, _LARGEST_LEVERAGE)
+        apart = 1 / (1 - leverage)
+        known = weights > 0
+        away[piece] = np.where(known, residual[piece] * apart, 0.0)
+        noise = noise / np.where(known, np.maximum(weights, 1e-12), 1.0)
+        variance[piece] = noise + fitted * apart
+
+    cells.in_pieces(work)
+    return Prediction(away, variance)
 
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -64,7 +74,7 @@ def uncertainty_factors(model: Model) -> tuple[Pair, Pair]:
 
 
 def _twice(matrices: np.ndarray) -> np.ndarray:
-    """Packed, so that products of packed matrices are traces: entries off the diagonal are twice."""
+    """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
     size = matrices.shape[-1]
     above = np.triu_indices(size)
     return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)
@@ -77,25 +87,38 @@ def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
     standard deviations do not make every cell beyond four suspect, and many of four are found.
     """
     known = cells.known
-    away, unit = predicted.residual[known], np.sqrt(predicted.variance[known])
-    wrong = np.zeros(known.shape, bool)
-    if not len(away):
-        return wrong
-    typical = np.median(np.abs(away) / unit) / special.stdtrit(_FREEDOM, 0.75)
-    unit = unit * max(float(typical), _SMALLEST_UNIT)
-    right = _student(away / unit) - np.log(unit)
-    size = np.log(np.maximum(np.abs(away), np.finfo(float).tiny))
+    away, unit = np.abs(predicted.residual), np.sqrt(predicted.variance)
+    scores = (away / unit)[known]
+    if not len(scores):
+        return known
+    unit *= max(float(np.median(scores) / special.stdtrit(_FREEDOM, 0.75)), _SMALLEST_UNIT)
+    right, size = np.empty(away.shape), np.empty(away.shape)
+
+    def prepare(piece: slice) -> None:
+        right[piece] = _student(away[piece] / unit[piece]) - np.log(unit[piece])
+        size[piece] = np.log(np.maximum(away[piece], np.finfo(float).tiny))
+
+    cells.in_pieces(prepare)
     median, spread, share = _MEDIAN, _SPREAD, _WRONG
+    wrong = np.empty(away.shape, bool)
+
+    def work(piece: slice) -> tuple[float, float, float]:
+        anything = _lognormal(size[piece], median, spread) - np.log(2)
+        odds = np.log1p(-share) + right[piece] - np.log(share) - anything
+        likely = known[piece] / (1 + np.exp(np.clip(odds, -60, 60)))
+        wrong[piece] = likely > 0.5
+        moment = likely * size[piece]
+        return float(likely.sum()), float(moment.sum()), float((moment * size[piece]).sum())
+
     for _ in range(_ROUNDS):
-        anything = _lognormal(size, median, spread) - np.log(2)
-        odds = np.log1p(-share) + right - np.log(share) - anything
-        likely = 1 / (1 + np.exp(np.clip(odds, -60, 60)))
-        total = float(likely.sum())
-        share = float(np.clip((total + _WRONG) / (len(away) + 1), _FEWEST, _MOST))
-        median = float((likely @ size + _PRIOR * _MEDIAN) / (total + _PRIOR))
-        squares = float(likely @ (size - median) ** 2 + _PRIOR * _SPREAD**2)
+        before = (median, spread, share)
+        total, first, second = np.sum(cells.in_pieces(work), axis=0)
+        share = float(np.clip((total + _WRONG) / (len(scores) + 1), _FEWEST, _MOST))
+        median = float((first + _PRIOR * _MEDIAN) / (total + _PRIOR))
+        squares = second - 2 * median * first + median**2 * total + _PRIOR * _SPREAD**2
         spread = max(_NARROWEST, float(np.sqrt(squares / (total + _PRIOR))))
-    wrong[known] = likely > 0.5
+        if np.allclose(before, (median, spread, share), rtol=0.0, atol=_SETTLED):
+            break
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""The robust factor model in the units of the user: one call, predictions with errors, a verdict."""
+"""The robust factor model in the units of the user: predictions with errors, a verdict."""
 
 import time
 from collections.abc import Callable
@@ -113,9 +113,7 @@ class FactorModel:
         model = self.model
         shape = (len(model.rows.mean), len(model.columns.mean))
         new_row, new_column = rows < 0, columns < 0
-        cells = ListedCells(
-            np.maximum(rows, 0), np.maximum(columns, 0), np.zeros(len(rows)), shape
-        )
+        cells = ListedCells(np.maximum(rows, 0), np.maximum(columns, 0), np.zeros(len(rows)), shape)
         left, right = model.left[cells.rows], model.right_factor[cells.columns]
         left[new_row, : self.rank] = 0.0
         left[new_row, self.rank + 1 :] = 0.0
@@ -185,18 +183,14 @@ class FactorModel:
             right=np.zeros(0),
             effects=state["effects"],
         )
-        setting = Setting(
-            state["robust"], state["own_noise"], state["smallest"], state["centred"]
-        )
+        setting = Setting(state["robust"], state["own_noise"], state["smallest"], state["centred"])
         calibration = Calibration(state["widths"])
         return cls(Columns(*state["columns"]), model, setting, calibration, state["exact"])
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
     """Of predictions of all cells of a dense table by the other cells of their row."""
-    variance = model.variance + sum(
-        left @ right.T for left, right in uncertainty_factors(model)
-    )
+    variance = model.variance + sum(left @ right.T for left, right in uncertainty_factors(model))
     return np.where(cells.known, predicted.variance, variance)
 
 

@@ -6,3 +6,6 @@ from .answers import recovery as recovery
 from .regressions import regression as regression
 from .runs import compare as compare
 from .runs import convergence as convergence
+from .tables import component_map as component_map
+from .tables import predicted_against_observed as predicted_against_observed
+from .tables import residual_map as residual_map

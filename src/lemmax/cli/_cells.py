@@ -1,0 +1,237 @@
+"""The cells of a file as text, read by pandas; where they stand in it."""
+
+import csv
+import pathlib
+import re
+import warnings
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._files import Refusal
+from ._formats import TEXTS, unreadable
+from ._numbers import MISSING, as_numbers
+
+_SEPARATORS = "\t;,"
+# So many lines tell the separator.
+_LOOKED_AT = 20
+# So many lines of a wrong length are named.
+_LISTED = 5
+_QUOTED = re.compile(r'"[^"]*"')
+_BLANKS = r"\s+"
+
+
+class UnclearHeader(Exception):
+    """A first line that may hold names or numbers."""
+
+
+class Cells(NamedTuple):
+    """Text in columns, and perhaps names of these."""
+
+    names: list[str] | None
+    columns: list[np.ndarray]
+    lines: np.ndarray | None
+    """Where every row stands in a text or on a sheet; None if a format has no lines."""
+    separator: str = ","
+    note: str = ""
+
+
+def read_cells(
+    path: pathlib.Path, kind: str, header: bool | None, sheet: str | None = None
+) -> Cells:
+    """All cells of a text, an Excel file or a parquet file."""
+    if kind == ".parquet":
+        return _parquet(path)
+    note, separator = "", ","
+    if kind in TEXTS:
+        separator = _separator(path, kind)
+        lines, kept = _checked_lines(path, separator)
+        columns = _text(path, separator) if kept.any() else []
+    else:
+        columns, note = _sheet(path, sheet)
+        lines = np.arange(1, len(columns[0]) + 1) if columns else np.zeros(0, int)
+        kept = _up_to_last(np.any([column != "" for column in columns], axis=0))
+    if not kept.any():
+        raise Refusal(f"{path} is empty.")
+    columns, lines = [column[kept] for column in columns], lines[kept]
+    names = _names(path, [str(column[0]) for column in columns], header)
+    if names is not None:
+        columns, lines = [column[1:] for column in columns], lines[1:]
+    if not len(lines):
+        raise Refusal(f"{path} has a line of names, but no data.")
+    return Cells(names, columns, lines, separator, note)
+
+
+def _up_to_last(filled: np.ndarray) -> np.ndarray:
+    """Which rows there are: blank ones are, but at the end."""
+    return np.cumsum(np.atleast_1d(filled)[::-1])[::-1] > 0
+
+
+def _separator(path: pathlib.Path, kind: str) -> str:
+    """What separates the cells of every line, or of the first at least."""
+    if kind == ".tsv":
+        return "\t"
+    with _opened(path) as file:
+        try:
+            lines = [line for _, line in zip(range(_LOOKED_AT), file, strict=False)]
+        except UnicodeDecodeError as error:
+            raise Refusal(f"{path} is not a text in UTF-8.") from error
+    # Within quotes it separates nothing.
+    lines = [_QUOTED.sub("", line) for line in lines if line.strip()]
+    first = lines[0] if lines else ""
+    for separator in _SEPARATORS:
+        if len({line.count(separator) for line in lines}) == 1 and separator in first:
+            return separator
+    best = max(_SEPARATORS, key=first.count)
+    return _BLANKS if best not in first and " " in first.strip() else best if best in first else ","
+
+
+def _opened(path: pathlib.Path) -> Any:
+    try:
+        return open(path, newline="", encoding="utf-8-sig")
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the lines in which rows end, and which are rows.
+
+    All lines of a wrong length are refused at once.
+    """
+    with _opened(path) as file:
+        try:
+            if separator == _BLANKS:
+                found = [(number + 1, len(line.split())) for number, line in enumerate(file)]
+            else:
+                reader = csv.reader(file, delimiter=separator)
+                found = [(reader.line_num, len(line)) for line in reader]
+        except UnicodeDecodeError as error:
+            raise Refusal(f"{path} is not a text in UTF-8.") from error
+        except csv.Error as error:
+            raise Refusal(f"{path} cannot be read as a table: {error}.") from error
+    width = next((width for _, width in found if width), 0)
+    uneven = [(line, count) for line, count in found if count not in (0, width)]
+    if uneven:
+        told = _listed(f"line {line} has {count}" for line, count in uneven)
+        raise Refusal(
+            f"The lines of {path} do not have as many entries each: the first has {width}, {told}."
+        )
+    lines, widths = (
+        (np.array(each, int) for each in zip(*found, strict=True))
+        if found
+        else (
+            np.zeros(0, int),
+            np.zeros(0, int),
+        )
+    )
+    # Of a single column a blank line is a hole.
+    return lines, _up_to_last(widths > 0) if width == 1 else widths > 0
+
+
+def _listed(some: Iterable[str]) -> str:
+    told = list(some)
+    more = len(told) - _LISTED
+    return ", ".join(told[:_LISTED]) + (f" and {more} more lines have others" if more > 0 else "")
+
+
+def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(
+            path,
+            sep=separator,
+            header=None,
+            dtype=str,
+            na_filter=False,
+            skip_blank_lines=False,
+            encoding="utf-8-sig",
+        )
+    except pd.errors.EmptyDataError:
+        return []
+    except pd.errors.ParserError as error:
+        raise Refusal(f"{path} cannot be read as a table: {str(error).strip()}.") from error
+    return _as_texts(frame)
+
+
+def _sheet(path: pathlib.Path, sheet: str | None) -> tuple[list[np.ndarray], str]:
+    """The cells of a sheet, the first if none is named, and what is said about the others."""
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles that do not matter here
+            with pd.ExcelFile(path, engine="openpyxl") as book:
+                names = list(map(str, book.sheet_names))
+                if sheet is not None and sheet not in names:
+                    raise Refusal(f"{path} has no sheet {sheet!r}; it has {', '.join(names)}.")
+                frame = book.parse(
+                    sheet or names[0], header=None, dtype=object, keep_default_na=False
+                )
+    except ImportError as error:
+        raise Refusal("Excel files need the package openpyxl: pip install openpyxl.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal(f"{path} cannot be read as an Excel file.") from error
+    others = [name for name in names if name != (sheet or names[0])]
+    note = f"{path.name}: sheet {sheet or names[0]!r} is read" if others else ""
+    note += f", not {', '.join(others)} (--array names another)." if others else ""
+    return _as_texts(frame), note
+
+
+def _parquet(path: pathlib.Path) -> Cells:
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError as error:
+        raise Refusal("Parquet files need the package pyarrow: pip install pyarrow.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except Exception as error:
+        raise Refusal(f"{path} cannot be read as a parquet file.") from error
+    if not len(frame):
+        raise Refusal(f"{path} is empty.")
+    return Cells(list(map(str, frame.columns)), _as_texts(frame), None)
+
+
+def _as_texts(frame: Any) -> list[np.ndarray]:
+    """Columns of a data frame as arrays of text; nothing where a value is missing."""
+    columns = []
+    for place in range(frame.shape[1]):
+        cells = frame.iloc[:, place].astype(object).tolist()
+        column = np.empty(len(cells), object)
+        column[:] = [cell if isinstance(cell, str) else _as_text(cell) for cell in cells]
+        columns.append(column)
+    return columns
+
+
+def _as_text(cell: Any) -> str:
+    import pandas as pd
+
+    if cell is None or cell is pd.NaT or cell is pd.NA or cell != cell:
+        return ""
+    if isinstance(cell, (float, np.floating)):
+        return repr(float(cell)).removesuffix(".0")
+    text = str(cell)
+    return text.removesuffix(" 00:00:00") if hasattr(cell, "isoformat") else text
+
+
+def _names(path: pathlib.Path, first: list[str], header: bool | None) -> list[str] | None:
+    """The first line, if it holds names: all of it, and not some text among numbers."""
+    first = [entry.strip() for entry in first]
+    if header is not None:
+        return first if header else None
+    some = [entry for entry in first if entry.lower() not in MISSING]
+    texts = [bool(len(as_numbers([np.array([entry], object)])[0].unreadable)) for entry in some]
+    # A table with a blank corner and columns that are numbered is one that pandas has written.
+    counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
+    if counting or (any(texts) and not all(texts)):
+        raise UnclearHeader(
+            f"It is not clear whether the first line of {path} holds names or numbers"
+        )
+    return first if any(texts) else None

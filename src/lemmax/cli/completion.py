@@ -1,0 +1,152 @@
+"""``lemmax complete``: from a table with holes, or a list of entries, to what is missing."""
+
+import pathlib
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from scipy import sparse
+
+from .. import plots
+from ._answers import LEVEL, Replaced, list_wrong, show_cells, write_replaced
+from ._entries import NamedEntries
+from ._files import Refusal
+from ._options import (
+    Components,
+    Drop,
+    Header,
+    Labels,
+    MaxComponents,
+    MaxSeconds,
+    Member,
+    Only,
+    Out,
+    Seed,
+    Squared,
+    doubt_of,
+    loss_of,
+)
+from ._outcome import Outcome, refusing
+from ._readiness import note_likely_list, note_reading, possible_rank, require_values
+from ._reading import TableFile, as_dense, columns_of_list, read_table
+
+_FACTORS = ("row factors", "column factors")
+
+
+def complete(
+    file: Annotated[pathlib.Path, typer.Argument(help="A table with holes, or a list of entries.")],
+    columns: Annotated[
+        str | None, typer.Option(help="For a list: names of row, column and value, as in u,i,r.")
+    ] = None,
+    predict: Annotated[
+        pathlib.Path | None, typer.Option(help="A list with rows and columns to predict.")
+    ] = None,
+    components: Components = None,
+    max_components: MaxComponents = 12,
+    effects: Annotated[
+        bool | None,
+        typer.Option(help="Whether rows have own levels; if not said, those of lists have."),
+    ] = None,
+    only: Only = None,
+    drop: Drop = None,
+    squared: Squared = False,
+    labels: Labels = None,
+    header: Header = None,
+    array: Member = None,
+    max_seconds: MaxSeconds = None,
+    seed: Seed = 0,
+    out: Out = pathlib.Path("lemmax-complete"),
+) -> None:
+    """Fill the holes of a table, or predict entries from a list of known ones."""
+    from ..estimators import MatrixCompletion
+
+    console = Console()
+    with refusing():
+        if columns is None and labels is None and only is None and drop is None:
+            columns = columns_of_list(file, array)
+        if predict is not None and columns is None:
+            raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
+        table = entries = asked = None
+        if columns is None:
+            table = read_table(file, labels, array, header, only=only, drop=drop)
+            # What a sparse matrix stores is a list.
+            effects = sparse.issparse(table.values) if effects is None else effects
+            table = as_dense(table)
+            require_values(table)
+            shape = table.values.shape
+        else:
+            entries = NamedEntries(file, columns, array)
+            effects = True if effects is None else effects
+            asked = None if predict is None else entries.asked(predict)
+            shape = len(entries.rows), len(entries.columns)
+        sources = [file] if predict is None else [file, predict]
+        outcome = Outcome(console, out, f"Completion of {file.name}", sources)
+        if table is not None:
+            note_reading(outcome, table)
+            note_likely_list(outcome, table)
+        if entries is not None:
+            entries.tell(outcome)
+        if asked is not None:
+            asked.tell(outcome, effects)
+        model = MatrixCompletion(
+            None
+            if components is None
+            else possible_rank(outcome, components, shape, "--components"),
+            max_components=max_components,
+            loss=loss_of(squared),
+            effects=effects,
+            max_seconds=max_seconds,
+            random_state=seed,
+        )
+        with outcome.working():
+            if table is not None:
+                outcome.fit(model, table.values)
+                _table(outcome, model, table)
+                names = (table.row_labels(), table.column_labels())
+            else:
+                assert entries is not None
+                outcome.fit(model, entries.values)
+                entries.write(outcome, model, asked, effects)
+                names = (entries.rows, entries.columns)
+            _factors(outcome, model, *names)
+            outcome.write()
+        outcome.tell(doubt_of(model))
+
+
+def _table(outcome: Outcome, model: Any, table: TableFile) -> None:
+    """The table with its holes filled, and what was wrong with it."""
+    outcome.report(model.report_, table.row_name, table.column_name, interval_level=LEVEL)
+    values = table.values
+    wrong = model.outliers_.toarray() != 0
+    places = np.nonzero(np.isnan(values) | wrong)
+    filled, errors = model.predict(places, return_std=True)
+    lower, upper = model.predict_interval(places, LEVEL)
+    rows, columns = places
+    replaced = Replaced(rows, columns, wrong[places], filled, errors, lower, upper)
+    write_replaced(outcome, "completed.csv", table, replaced)
+    everywhere = np.nonzero(~np.isnan(values))
+    fitted, unit = model.predict(everywhere, return_std=True)
+    standard = np.full(values.shape, np.nan)
+    # Without noise, in units of what there is.
+    unit = np.where(unit > 0, unit, np.std(fitted) or 1.0)
+    standard[everywhere] = (values[everywhere] - fitted) / unit
+    show_cells(outcome, table, standard, replaced)
+    list_wrong(outcome, table, standard, replaced)
+
+
+def _factors(outcome: Outcome, model: Any, rows: list[str], columns: list[str]) -> None:
+    """Factors, and effects, of rows and columns."""
+    names = [f"factor {k + 1}" for k in range(model.n_components_)]
+    sides = (
+        ("row", model.row_factors_, model.row_effects_ + model.offset_, rows),
+        ("column", model.column_factors_, model.column_effects_, columns),
+    )
+    for side, factor, effect, labels in sides:
+        stacked = np.column_stack([effect, factor])
+        outcome.table(f"{side}_factors.csv", stacked, ["effect", *names], labels, side)
+    if names:
+        figure = plots.factors(
+            (model.row_factors_, model.column_factors_), _FACTORS, (rows, columns), first=1
+        )
+        outcome.picture(figure, "Factors", "Of rows, row factors; of columns, column factors.")

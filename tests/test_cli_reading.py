@@ -1,0 +1,174 @@
+"""Tables as people write them: how files are read."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lemmax.cli._numbers import Spelling, as_numbers
+from lemmax.cli._reading import columns_of_list, read_table
+from tests.commands import refusal_of
+
+
+def numbers_of(*texts, semicolons=False):
+    (column,) = as_numbers([np.array(texts, object)], semicolons)
+    return column
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (("1,234.5", "1,234"), (1234.5, 1234)),
+        (("1.234,5", "1.234"), (1234.5, 1234)),
+        (("0,123", "1,234"), (0.123, 1.234)),
+        (("1.234", "0.5"), (1.234, 0.5)),
+        (("1 234 567,8", "12"), (1234567.8, 12)),
+        (("1'234.5", "1\u202f234"), (1234.5, 1234)),
+        (("1.234.567", "1.234"), (1234567, 1234)),
+        (("5%", "12.5 %"), (5, 12.5)),
+        (("12,5 %", "-3,25%"), (12.5, -3.25)),
+        (("\N{MINUS SIGN}5", "+7", "1e3", ".5"), (-5, 7, 1000, 0.5)),
+        (("1,5e3", "2,5"), (1500, 2.5)),
+    ],
+)
+def test_numbers_as_people_write_them(texts, values):
+    column = numbers_of(*texts)
+    np.testing.assert_allclose(column.numbers, values, rtol=1e-15)
+    assert not len(column.unreadable)
+
+
+def test_a_lone_group_of_three_is_read_as_the_file_has_it():
+    assert numbers_of("1,234").numbers[0] == 1234
+    assert numbers_of("1,234", semicolons=True).numbers[0] == 1.234
+    columns = [np.array(texts, object) for texts in (["1,5", "2"], ["1,234", "2"])]
+    assert as_numbers(columns)[1].numbers[0] == 1.234
+
+
+@pytest.mark.parametrize("word", ["", " ", "NA", "n/a", "NaN", "null", "None", "-", "?", "#DIV/0!"])
+def test_words_for_what_is_missing(word):
+    column = numbers_of(word, "5")
+    assert np.isnan(column.numbers[0])
+    assert not len(column.unreadable)
+
+
+@pytest.mark.parametrize("text", ["12a", "1_000", "0x10", "inf", "-Infinity", "2020-01-05", "$5"])
+def test_what_is_no_number_is_not_guessed(text):
+    column = numbers_of("1", text, "2.5")
+    assert column.unreadable.tolist() == [1]
+    assert np.isnan(column.numbers[1])
+
+
+def test_a_decimal_point_among_decimal_commas_cannot_be_read():
+    assert numbers_of("1,5", "2,25", "3.5").unreadable.tolist() == [2]
+
+
+def test_numbers_are_written_as_the_column_has_them():
+    assert Spelling().write(2.0) == "2"
+    assert Spelling(comma=True).write(1234.5) == "1234,5"
+    assert Spelling(per_cent=True).write(12.5) == "12.5%"
+    assert Spelling().write(np.nan) == ""
+
+
+def test_numbers_with_commas_and_semicolons(tmp_path):
+    path = written(tmp_path / "table.csv", "a;b\n1,5;2\nNA;3,25\n")
+    np.testing.assert_array_equal(read_table(path).values, [[1.5, 2], [np.nan, 3.25]])
+    # More commas than semicolons in every line.
+    path = written(tmp_path / "table.csv", "1,5;2,5\n3,5;4,5\n")
+    np.testing.assert_array_equal(read_table(path).values, [[1.5, 2.5], [3.5, 4.5]])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "  "])
+def test_separators_are_found(separator, tmp_path):
+    lines = [["x", "y", "z"], ["1", "2", "3"], ["4", "5.5", "6"]]
+    text = "\n".join(separator.join(line) for line in lines)
+    table = read_table(written(tmp_path / "table.txt", text))
+    assert table.columns == ["x", "y", "z"]
+    np.testing.assert_array_equal(table.values, [[1, 2, 3], [4, 5.5, 6]])
+
+
+def test_rows_that_are_empty_are_holes_not_nothing(tmp_path):
+    path = written(tmp_path / "table.csv", "a,b\n1,2\n,\n5,6\n\n")
+    assert read_table(path).values.shape == (3, 2)
+    path = written(tmp_path / "table.csv", "2019,2020\n1,2\n")
+    assert read_table(path).values.shape == (2, 2)
+    assert read_table(path, header=True).columns == ["2019", "2020"]
+    path = written(tmp_path / "table.csv", "a\n1\n\n3\n\n")
+    np.testing.assert_array_equal(read_table(path).values, [[1], [np.nan], [3]])
+
+
+def test_rows_are_named_by_their_line(tmp_path):
+    text = 'a,b,note\n1,2,"two\nlines"\n\n3,4,x\n5,y,z\n7,8,z\n9,1,z\n'
+    table = read_table(written(tmp_path / "table.csv", text))
+    assert [table.row_name(k) for k in (0, 1, 2)] == ["line 3", "line 5", "line 6"]
+    assert "'y' in column 'b', line 6" in " ".join(table.notes)
+
+
+def test_all_cells_that_cannot_be_read_are_named_at_once(tmp_path):
+    rows = [f"{k},{k}" for k in range(40)]
+    for k in range(0, 22, 2):
+        rows[k] = f"{k},bad{k}"
+    rows[5] = "oh,5"
+    table = read_table(written(tmp_path / "table.csv", "\n".join(["a,b", *rows])))
+    (note,) = table.notes
+    assert "'bad0' in column 'b', line 2; 'bad2' in column 'b', line 4" in note
+    assert "'oh' in column 'a', line 7" in note
+    assert "and 4 more" in note
+    assert int(np.sum(np.isnan(table.values))) == 12
+
+
+def test_columns_of_text_and_without_values_are_carried_through(tmp_path):
+    text = "day,a,note,b,empty\n2020-01-01,1,x,2,\n2020-01-02,3,,4,NA\n"
+    table = read_table(written(tmp_path / "table.csv", text))
+    assert table.columns == ["a", "b"]
+    assert table.labels == ["2020-01-01", "2020-01-02"]
+    assert table.notes == (
+        "Columns 'day', 'note' hold text and are carried through.",
+        "Column 'empty' holds no values and is carried through.",
+    )
+
+
+def test_only_and_drop_choose_columns(tmp_path):
+    path = written(tmp_path / "table.csv", 'a,b,"c,d",t\n1,2,3,x\n4,5,6,y\n')
+    assert read_table(path, only='a,"c,d"').columns == ["a", "c,d"]
+    assert read_table(path, drop="a, t").columns == ["b", "c,d"]
+    assert read_table(path, drop="a", labels="b").columns == ["c,d"]
+    assert "has no columns 'x', 'y'; it has: a, b, c,d, t" in refusal_of(
+        "pca", path, "--only", "a,x", "--drop", "y"
+    )
+    assert "'x' in column 't', line 2" in refusal_of("pca", path, "--only", "a,t")
+    assert "No column of" in refusal_of("pca", path, "--only", "a", "--drop", "a")
+    array = tmp_path / "table.npy"
+    np.save(array, np.arange(12.0).reshape(4, 3))
+    np.testing.assert_array_equal(read_table(array, only="3").values[:, 0], [2, 5, 8, 11])
+
+
+def test_excel_files(tmp_path):
+    path = tmp_path / "table.xlsx"
+    frame = pd.DataFrame(
+        {
+            "day": pd.to_datetime(["2020-01-05", "2020-01-06", "2020-01-07"]),
+            "a": [1.5, None, 3.0],
+            "b": ["1,5", "n/a", "2,5"],
+        }
+    )
+    with pd.ExcelWriter(path) as book:
+        frame.to_excel(book, sheet_name="data", index=False)
+        pd.DataFrame({"x": [1, 2], "y": [3, 4]}).to_excel(book, sheet_name="more", index=False)
+    table = read_table(path)
+    np.testing.assert_array_equal(table.values, [[1.5, 1.5], [np.nan, np.nan], [3, 2.5]])
+    assert table.labels == ["2020-01-05", "2020-01-06", "2020-01-07"]
+    assert table.row_name(1) == "line 3 (2020-01-06)"
+    assert "sheet 'data' is read, not more" in table.notes[0]
+    assert read_table(path, array="more").columns == ["x", "y"]
+    assert "has no sheet 'other'; it has data, more" in refusal_of("pca", path, "--array", "other")
+
+
+def test_a_list_of_entries_is_recognised(tmp_path):
+    path = written(tmp_path / "list.csv", "u,i,r\na,x,1\na,y,2\nb,x,3\n")
+    assert columns_of_list(path) == "u,i,r"
+    assert columns_of_list(written(path, "u,i,r\n1,2,3\n1,3,2\n")) is None
+    assert columns_of_list(written(path, "day,note,r\na,p,1\nb,q,2\n")) is None

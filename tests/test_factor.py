@@ -1,0 +1,240 @@
+"""The factor model beside plain linear algebra, scikit-learn and refits."""
+
+import numpy as np
+import pytest
+
+from lemmax.factor import Options, fit_entries, fit_table
+from lemmax.factor._calibration import calibrated
+from lemmax.factor._cells import DenseCells, ListedCells
+from lemmax.factor._columns import own_units
+from lemmax.factor._judge import predictions, uncertainty_factors
+from lemmax.factor._sweeps import (
+    Setting,
+    packed,
+    smallest_variances,
+    start,
+    sweep,
+    turned,
+    unpacked,
+    update_rows,
+)
+
+
+def table_with_holes(seed=0, shape=(30, 7), rank=2, noise=0.3):
+    rng = np.random.default_rng(seed)
+    table = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
+    table += noise * rng.standard_normal(shape)
+    table[rng.random(shape) < 0.2] = np.nan
+    return table
+
+
+def setting(width, robust=True, own_noise=True):
+    return Setting(robust, own_noise, smallest_variances(np.zeros(width)), True)
+
+
+def model_of(cells, rank=2, effects=False, sweeps=4, **options):
+    choices = setting(cells.shape[1], **options)
+    model = start(cells, rank, effects, choices, 0)
+    for _ in range(sweeps):
+        model, _ = sweep(cells, model, choices)
+    return model, choices
+
+
+def listed(table):
+    rows, columns = np.nonzero(~np.isnan(table))
+    return ListedCells(rows, columns, table[rows, columns], table.shape)
+
+
+@pytest.mark.parametrize("effects", [False, True])
+def test_a_row_has_the_posterior_of_a_linear_model(effects):
+    """Written out for one row, with the uncertain loadings integrated by their second moments."""
+    table = table_with_holes()
+    cells = DenseCells(table)
+    model, _ = model_of(cells, effects=effects)
+    rank, row = model.rank, 5
+    new = update_rows(cells, model)
+    precision = np.diag([1.0] * rank + [1 / model.effect_variances[0]] * effects)
+    shift = np.zeros(rank + effects)
+    for column in np.flatnonzero(~np.isnan(table[row])):
+        weight = model.right[row, column] / model.variance[column]
+        mean, spread = model.columns.mean[column], model.columns.covariance[column]
+        design = np.append(mean[:rank], [1.0] * effects)
+        second = np.outer(design, design)
+        second[:rank, :rank] += spread[:rank, :rank]
+        precision += weight * second
+        shift += weight * (table[row, column] - mean[rank]) * design
+        shift[:rank] -= weight * spread[:rank, rank]
+    np.testing.assert_allclose(new.rows.mean[row], np.linalg.solve(precision, shift), rtol=1e-9)
+    np.testing.assert_allclose(new.rows.covariance[row], np.linalg.inv(precision), rtol=1e-8)
+
+
+@pytest.mark.parametrize("effects", [False, True])
+def test_a_list_of_entries_and_a_table_are_fitted_alike(effects):
+    table = table_with_holes(1)
+    dense, entries = DenseCells(table), listed(table)
+    one, _ = model_of(dense, effects=effects)
+    # The same start: subspace iteration and a full decomposition differ in the last digits.
+    other, choices = model_of(entries, effects=effects, sweeps=0)
+    first, _ = model_of(dense, effects=effects, sweeps=0)
+    other = other._replace(columns=first.columns)
+    for _ in range(4):
+        other, _ = sweep(entries, other, choices)
+    np.testing.assert_allclose(other.left @ other.right_factor.T, one.left @ one.right_factor.T)
+    np.testing.assert_allclose(other.variance, one.variance, rtol=1e-8)
+    np.testing.assert_allclose(other.right, one.right[~np.isnan(table)], atol=1e-8)
+
+
+def test_the_noise_is_the_expected_squared_residual():
+    """Of rows and columns drawn from their posteriors, beside the closed form."""
+    table = table_with_holes(2, shape=(200, 6))
+    cells = DenseCells(table)
+    model, choices = model_of(cells, robust=False, sweeps=60)
+    rng = np.random.default_rng(0)
+    known, total = ~np.isnan(table), 0.0
+    draws = 400
+    for _ in range(draws):
+        scores = _drawn(rng, model.rows)
+        columns = _drawn(rng, model.columns)
+        made = np.hstack([scores, np.ones((200, 1))]) @ columns.T
+        total = total + np.sum(np.where(known, table - made, 0.0) ** 2, axis=0)
+    expected = (total / draws + 2 * 5e-4) / (known.sum(axis=0) + 2)
+    again, _ = sweep(cells, model, choices)
+    np.testing.assert_allclose(again.variance, expected, rtol=0.05)
+
+
+def _drawn(rng, posterior):
+    roots = np.linalg.cholesky(posterior.covariance)
+    noise = rng.standard_normal(posterior.mean.shape)
+    return posterior.mean + np.einsum("nij,nj->ni", roots, noise)
+
+
+def test_turning_changes_neither_the_table_nor_its_uncertainty():
+    model, choices = model_of(DenseCells(table_with_holes(3)), rank=3)
+    other = turned(model, choices)
+    np.testing.assert_allclose(other.left @ other.right_factor.T, model.left @ model.right_factor.T)
+    pairs = zip(uncertainty_factors(model), uncertainty_factors(other), strict=True)
+    before, after = (
+        sum(left @ right.T for left, right in side) for side in zip(*pairs, strict=True)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-8)
+    scores = other.rows.mean
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-10)
+    second = scores.T @ scores / len(scores) + other.rows.covariance.mean(axis=0)
+    np.testing.assert_allclose(second, np.eye(3), atol=1e-10)
+
+
+def test_a_cell_is_predicted_by_the_others_as_if_it_were_missing():
+    table = table_with_holes(4)
+    cells = DenseCells(table)
+    model, _ = model_of(cells, robust=False)
+    model = update_rows(cells, model)
+    residual = cells.values - model.left @ model.right_factor.T
+    predicted = predictions(cells, model, residual)
+    for row, column in list(zip(*np.nonzero(~np.isnan(table)), strict=True))[::17]:
+        without = table.copy()
+        without[row, column] = np.nan
+        hidden = DenseCells(without)
+        refit = update_rows(hidden, model._replace(right=hidden.known.astype(float)))
+        value = (refit.left @ refit.right_factor.T)[row, column]
+        # The loadings' own uncertainty takes part in the refit, and not in the formula.
+        error = abs(table[row, column] - value - predicted.residual[row, column])
+        assert error < 0.1 * np.sqrt(predicted.variance[row, column])
+
+
+def test_packed_matrices_are_unpacked():
+    rng = np.random.default_rng(0)
+    matrices = rng.standard_normal((3, 4, 4))
+    matrices = matrices + matrices.transpose(0, 2, 1)
+    np.testing.assert_array_equal(unpacked(packed(matrices), 4), matrices)
+
+
+def test_columns_have_robust_units_and_resolutions():
+    rng = np.random.default_rng(0)
+    normal = 3 + 2 * rng.standard_normal(4000)
+    normal[:800] = 1e6  # a fifth is wrong
+    rare = (np.arange(4000) % 10 == 0).astype(float)
+    grades = rng.integers(1, 6, 4000).astype(float)
+    units = own_units(DenseCells(np.column_stack([normal, rare, grades, np.full(4000, 7.0)])))
+    assert units.centre[0] == pytest.approx(3, abs=1.5)
+    assert units.scale[0] == pytest.approx(2, rel=0.5)
+    assert units.scale[1] == pytest.approx(np.std(rare), rel=0.1)
+    assert units.resolution[2] * units.scale[2] == 1
+    np.testing.assert_array_equal(units.resolution[[0, 3]], 0)
+    assert (units.centre[3], units.scale[3]) == (7.0, 1.0)
+
+
+def test_intervals_of_normal_errors_have_normal_widths():
+    rng = np.random.default_rng(0)
+    cells = DenseCells(rng.standard_normal((4000, 3)))
+    scores = np.abs(rng.standard_normal((4000, 3)))
+    everything = np.ones((4000, 3), bool)
+    made = calibrated(cells, scores, np.full((4000, 3), np.nan), everything)
+    # A fortieth of the right cells is taken to be missing from the scores.
+    np.testing.assert_allclose(made.width(0.5), 0.695, rtol=0.05)
+    np.testing.assert_allclose(made.width(0.9), 1.768, rtol=0.05)
+    assert np.all(
+        np.diff([made.width(level)[0] for level in np.linspace(0.01, 0.999, 50)]) >= -1e-12
+    )
+
+
+@pytest.mark.parametrize("seen", [1.0, 0.3])
+def test_entries_of_an_exact_matrix_are_recovered(seen):
+    rng = np.random.default_rng(7)
+    truth = rng.standard_normal((80, 3)) @ rng.standard_normal((3, 60))
+    rows, columns = np.nonzero(rng.random(truth.shape) < seen)
+    values = truth[rows, columns]
+    wrong = rng.random(len(values)) < 0.05
+    values = np.where(wrong, 20.0, values)
+    found, flagged = fit_entries(rows, columns, values, truth.shape)
+    assert found.exact
+    np.testing.assert_array_equal(flagged, wrong)
+    np.testing.assert_allclose(found.values(), truth, atol=1e-9)
+
+
+def test_noisy_entries_are_predicted_as_well_as_by_an_oracle():
+    """Least squares on the right entries, of the true rank, by alternating regressions."""
+    rng = np.random.default_rng(8)
+    left, right = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
+    truth = left @ right.T
+    seen = rng.random(truth.shape) < 0.2
+    rows, columns = np.nonzero(seen)
+    values = truth[seen] + 0.3 * rng.standard_normal(len(rows))
+    wrong = rng.random(len(values)) < 0.05
+    found, flagged = fit_entries(rows, columns, np.where(wrong, values + 15.0, values), truth.shape)
+    assert np.mean(flagged[wrong]) > 0.99
+    assert np.mean(flagged[~wrong]) < 0.01
+    u, v = left.copy(), right.copy()
+    data, weights = np.zeros(truth.shape), np.zeros(truth.shape)
+    data[rows, columns], weights[rows, columns] = values, ~wrong
+    for _ in range(20):
+        u = np.stack(
+            [np.linalg.lstsq(v[w > 0], y[w > 0])[0] for y, w in zip(data, weights, strict=True)]
+        )
+        v = np.stack(
+            [np.linalg.lstsq(u[w > 0], y[w > 0])[0] for y, w in zip(data.T, weights.T, strict=True)]
+        )
+    oracle = np.linalg.norm(u @ v.T - truth)
+    assert np.linalg.norm(found.values() - truth) < 1.1 * oracle
+
+
+def test_unseen_rows_and_columns_have_effects_and_say_how_little_is_known():
+    rng = np.random.default_rng(9)
+    effects = 3 + rng.standard_normal((60, 1)) + rng.standard_normal(40)
+    rows, columns = np.nonzero(rng.random(effects.shape) < 0.5)
+    values = effects[rows, columns] + 0.1 * rng.standard_normal(len(rows))
+    found, _ = fit_entries(rows, columns, values, effects.shape)
+    value, error = found.predict(np.array([-1, 4, -1, 4]), np.array([5, -1, -1, 5]))
+    assert value[0] == pytest.approx(effects[:, 5].mean(), abs=0.3)
+    assert value[1] == pytest.approx(effects[4].mean(), abs=0.3)
+    assert error[3] < 0.3 < min(error[:3])
+    assert error[2] == max(error)
+
+
+def test_the_seed_gives_the_same_answer():
+    table = table_with_holes(5, shape=(60, 8))
+    one, same, other = (fit_table(table, options=Options(seed=seed)) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.values(), same.values())
+    assert not np.array_equal(one.held_out.error, other.held_out.error)
+    table_before = table.copy()
+    fit_table(table)
+    np.testing.assert_array_equal(table, table_before)

@@ -1,0 +1,158 @@
+"""Matrices from some of their entries: every kind of input, names, ratings, unseen rows."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from lemmax.estimators import MatrixCompletion
+
+
+def ratings(seed=0, users=80, films=50, seen=0.4):
+    """Stars from 1 to 5 with levels of users and films, and one thing they have in common."""
+    rng = np.random.default_rng(seed)
+    truth = 3 + 0.7 * rng.standard_normal((users, 1)) + 0.5 * rng.standard_normal(films)
+    truth += np.outer(rng.standard_normal(users), rng.standard_normal(films))
+    rows, columns = np.nonzero(rng.random(truth.shape) < seen)
+    stars = np.clip(np.round(truth[rows, columns]), 1, 5)
+    return truth, rows, columns, stars
+
+
+def test_all_kinds_of_input_give_one_answer():
+    rng = np.random.default_rng(5)
+    truth = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
+    seen = rng.random(truth.shape) < 0.4
+    rows, columns = np.nonzero(seen)
+    kinds = [
+        np.where(seen, truth, np.nan),
+        sparse.csr_array((truth[seen], (rows, columns)), shape=truth.shape),
+        (rows, columns, truth[seen]),
+        np.c_[rows, columns],
+        pd.DataFrame({"row": rows, "column": columns, "value": truth[seen]}),
+        pl.DataFrame({"row": rows, "column": columns, "value": truth[seen]}),
+    ]
+    for number, kind in enumerate(kinds):
+        values = truth[seen] if number == 3 else None
+        model = MatrixCompletion().fit(kind, values)
+        assert (model.status_, model.n_components_) == ("EXACT", 2)
+        np.testing.assert_allclose(model.complete(), truth, atol=1e-8)
+        np.testing.assert_allclose(model.predict((rows[:5], columns[:5])), truth[seen][:5])
+
+
+def test_rows_and_columns_may_have_names():
+    truth, rows, columns, stars = ratings()
+    plain = MatrixCompletion().fit((rows, columns, stars))
+    users = np.array([f"user {k:03}" for k in range(80)])[rows]
+    films = np.array([(f"film {k:02}", 1900 + k) for k in range(50)], dtype=object)
+    names = np.empty(50, object)
+    names[:] = [tuple(each) for each in films]
+    frame = pd.DataFrame({"user": users, "film": pd.Series(list(names[columns])), "stars": stars})
+    model = MatrixCompletion().fit(frame)
+    np.testing.assert_allclose(
+        model.predict(frame[["user", "film"]]), plain.predict((rows, columns)), rtol=1e-8
+    )
+    best, values = model.recommend("user 007", 3, exclude=list(frame.film[users == "user 007"]))
+    assert len(best) == 3
+    assert np.all(np.diff(values) <= 0)
+    assert not set(best) & set(frame.film[users == "user 007"])
+    assert np.all((values >= 1) & (values <= 5))
+    assert model.range_ == (1.0, 5.0)
+    assert np.std(truth - plain.complete()) < 0.6 * np.std(truth)
+
+
+def test_unseen_names_have_effects_and_larger_errors():
+    _, rows, columns, stars = ratings(1)
+    model = MatrixCompletion().fit((rows, columns, stars))
+    places = [[3, 7], [999, 7], [3, 999], [999, 999]]
+    values, errors = model.predict(places, return_std=True)
+    assert np.all(np.isfinite(values))
+    assert errors[0] < min(errors[1:])
+    assert values[3] == pytest.approx(np.mean(stars), abs=0.3)
+    lower, upper = model.predict_interval(places, 0.9)
+    assert np.all(lower < values)
+    assert np.all(values < upper)
+
+
+def test_predictions_stay_in_the_range_that_was_seen_if_they_shall():
+    _, rows, columns, stars = ratings(2)
+    inside = MatrixCompletion().fit((rows, columns, stars))
+    free = MatrixCompletion(clip=False).fit((rows, columns, stars))
+    places = tuple(np.indices((80, 50)).reshape(2, -1))
+    assert np.max(free.predict(places)) > 5
+    np.testing.assert_array_equal(np.clip(free.predict(places), 1, 5), inside.predict(places))
+
+
+def test_intervals_cover_ratings_that_were_not_seen():
+    truth, rows, columns, stars = ratings(3, users=200, films=100)
+    hidden = np.random.default_rng(0).random(len(rows)) < 0.1
+    model = MatrixCompletion().fit((rows[~hidden], columns[~hidden], stars[~hidden]))
+    lower, upper = model.predict_interval((rows[hidden], columns[hidden]), 0.9)
+    inside = (lower <= stars[hidden]) & (stars[hidden] <= upper)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
+    assert truth.shape == (200, 100)
+
+
+def test_wrong_entries_of_a_list_are_found_and_named():
+    rng = np.random.default_rng(4)
+    truth = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 60))
+    rows, columns = np.nonzero(rng.random(truth.shape) < 0.5)
+    values = truth[rows, columns] + 0.1 * rng.standard_normal(len(rows))
+    wrong = rng.random(len(values)) < 0.05
+    values[wrong] += 20.0
+    frame = pd.DataFrame({"row": rows, "column": columns, "value": values})
+    model = MatrixCompletion().fit(frame)
+    found = model.outliers_
+    assert list(found.columns) == ["row", "column", "was", "should be", "error"]
+    assert set(zip(found.row, found.column, strict=True)) == set(
+        zip(rows[wrong], columns[wrong], strict=True)
+    )
+    np.testing.assert_allclose(found["was"] - found["should be"], 20.0, atol=1.0)
+
+
+def test_effects_alone_are_found():
+    rng = np.random.default_rng(7)
+    truth = 3 + rng.standard_normal(60)[:, None] + rng.standard_normal(50)
+    table = np.where(rng.random(truth.shape) < 0.3, truth, np.nan)
+    model = MatrixCompletion(effects=True).fit(table)
+    np.testing.assert_allclose(model.complete(), truth, atol=1e-8)
+
+
+def test_weights_of_zero_are_missing():
+    _, rows, columns, stars = ratings(5)
+    weights = np.ones(len(stars))
+    weights[::7] = 0
+    spoiled = np.where(weights > 0, stars, 1e6)
+    model = MatrixCompletion(shape=(80, 50)).fit((rows, columns, spoiled), weights=weights)
+    kept = weights > 0
+    other = MatrixCompletion(shape=(80, 50)).fit((rows[kept], columns[kept], stars[kept]))
+    np.testing.assert_array_equal(model.complete(), other.complete())
+
+
+def test_noise_is_told_from_structure():
+    rng = np.random.default_rng(6)
+    rows, columns = np.nonzero(rng.random((60, 40)) < 0.5)
+    with pytest.warns(ConvergenceWarning, match="better than by column medians"):
+        model = MatrixCompletion().fit((rows, columns, rng.standard_normal(len(rows))))
+    assert model.status_ == "NOT_IDENTIFIABLE"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (([0, 1], [0, 1]), "three arrays of one length"),
+        (([0, 1], [0, 1], ["a", "b"]), "must be numbers"),
+        (([0, 1], [0, 1], [1.0, np.inf]), "must be finite"),
+        (([0.0, np.nan], [0, 1], [1.0, 2.0]), "have no name"),
+        (([0, 1], [0, 1], [np.nan, np.nan]), "nothing but missing"),
+    ],
+)
+def test_bad_lists_get_a_sentence(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        MatrixCompletion().fit(tuple(np.asarray(part) for part in given))
+
+
+def test_numbers_beyond_the_shape_are_refused():
+    with pytest.raises(ValueError, match="There are 3 rows, numbered from 0"):
+        MatrixCompletion(shape=(3, 3)).fit((np.array([0, 5]), np.array([0, 1]), np.ones(2)))
