@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests of one file share what they compile, so they stay in one worker.
 ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
 
-.PHONY: demo test test-all lint types bench docs setup clean
+.PHONY: demo test test-all lint types bench league docs setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -27,6 +27,16 @@ types: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+# The peers need older versions of some packages, so that they have an environment of their own.
+league: setup .peers/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[benchmark]'
+	$(BIN)/python -m benchmarks.league --peers .peers/bin/python
+
+.peers/.ready: benchmarks/peers.txt
+	$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	@touch $@
+
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
@@ -41,4 +51,4 @@ setup: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache
+	rm -rf .venv .peers build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache

@@ -69,10 +69,14 @@ def rpca() -> Iterator[Row]:
     table = np.where(wrong, 10 * truth.std() * rng.uniform(-1, 1, truth.shape), truth)
     problem = "robust PCA, all entries"
     for bound in (5, 10, 20):
-        model, seconds, compiling = warm(lambda r=bound: RobustPCA(r, centre=False).fit(table))
-        remark = f"rank {model.rank_} found, {compiling:.1f} s more the first time"
+        model, seconds, compiling = warm(lambda r=bound: RobustPCA(max_components=r, centre=False).fit(table))
+        remark = f"rank {model.n_components_} found, {compiling:.1f} s more the first time"
         yield row(
-            problem, f"lemmax, rank <= {bound}", relative(model.low_rank_, truth), seconds, remark
+            problem,
+            f"lemmax, rank <= {bound}",
+            relative(model.reconstruction_, truth),
+            seconds,
+            remark,
         )
     for rank in (5, 10):
 
@@ -90,8 +94,8 @@ def rpca() -> Iterator[Row]:
     )
     yield row(problem, "tensorly robust_pca", relative(np.asarray(found), truth), seconds)
     holes = np.where(rng.random(truth.shape) < 0.5, np.nan, table)
-    model, seconds, _ = warm(lambda: RobustPCA(10, centre=False).fit(holes))
-    yield row("half of them missing", "lemmax", relative(model.low_rank_, truth), seconds)
+    model, seconds, _ = warm(lambda: RobustPCA(centre=False).fit(holes))
+    yield row("half of them missing", "lemmax", relative(model.reconstruction_, truth), seconds)
     seen = ~np.isnan(holes)
     (found, _), seconds = timed(
         lambda: robust_pca(

@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lemmax.cli._files import _OWN, written_before
@@ -115,6 +116,22 @@ def test_a_table_with_decimal_commas_keeps_them(tmp_path):
     assert lines[0] == rows[0]
 
 
+def test_an_excel_table_is_cleaned(tmp_path):
+    cells = np.array(noisy_table(np.random.default_rng(10)), float)
+    frame = pd.DataFrame(cells, columns=list("abcdef"))
+    frame.insert(0, "day", pd.date_range("2020-01-01", periods=len(frame)))
+    frame.loc[4, "c"] = 5000.0
+    frame.loc[6, "d"] = np.nan
+    path, out = tmp_path / "table.xlsx", tmp_path / "out"
+    frame.to_excel(path, index=False)
+    output_of(0, "pca", path, "--out", out)
+    after = pd.read_csv(out / "cleaned.csv")
+    assert after["day"].tolist()[:2] == ["2020-01-01", "2020-01-02"]
+    assert abs(after.loc[4, "c"] - cells[4, 2]) < 1
+    assert abs(after.loc[6, "d"] - cells[6, 3]) < 1
+    assert ["2020-01-05", "c", "5000"] in [line[:3] for line in lines_of(out / "outliers.csv")]
+
+
 def test_options_of_pca(tmp_path):
     rng = np.random.default_rng(7)
     path, out = tmp_path / "table.csv", tmp_path / "out"
@@ -127,7 +144,7 @@ def test_options_of_pca(tmp_path):
     cleaned = lines_of(out / "cleaned.csv")
     assert cleaned[1][0] == "0"
     assert abs(float(cleaned[5][3]) - 20) < 30
-    output_of(0, "pca", path, "--only", "a,b,c,e", "--max-components", 1, "--squared", "--out", out)
+    run("pca", path, "--only", "a,b,c,e", "--max-components", 1, "--squared", "--out", out)
     assert json.loads((out / "summary.json").read_text())["components"] == 1
     assert lines_of(out / "outliers.csv") == [["row", "column", "was", "should be", "error"]]
     assert lines_of(out / "cleaned.csv")[5][3] == "-500"

@@ -1,5 +1,6 @@
 """Ctrl-C while a command is at work."""
 
+import contextlib
 import json
 import os
 import signal
@@ -34,6 +35,33 @@ def test_ctrl_c_in_the_fit_writes_what_there_is(tensor_file, tmp_path, monkeypat
     assert "INTERRUPTED" in (out / "report.html").read_text()
     assert np.load(out / "cleaned.npy").shape == (7, 6, 5)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "name"),
+    [("pca", "robust_pca", "cleaned.csv"), ("complete", "matrix_completion", "completed.csv")],
+)
+def test_ctrl_c_between_sweeps_writes_the_last(command, module, name, tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 8))
+    np.save(tmp_path / "table.npy", table + 0.1 * rng.standard_normal(table.shape))
+    sent = []
+
+    @contextlib.contextmanager
+    def interrupting():
+        def report(sweep, noise):
+            if sweep >= 3 and not sent:
+                sent.append(sweep)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        yield report
+
+    monkeypatch.setattr(f"lemmax.estimators.{module}.no_progress_bar", interrupting)
+    out = tmp_path / "out"
+    said = output_of(130, command, tmp_path / "table.npy", "--out", out)
+    assert "Interrupted: what the fit had by then is written" in said
+    assert json.loads((out / "summary.json").read_text())["status"] == "INTERRUPTED"
+    assert (out / name).exists()
 
 
 def test_a_fit_that_its_own_limit_ends_is_no_interrupt(table_file, tmp_path):

@@ -26,8 +26,8 @@ def test_a_table_with_a_location_spikes_and_holes(seed):
     table[rng.random(table.shape) < 0.1] = 99.0
     table[rng.random(table.shape) < 0.1] = np.nan
     model = RobustPCA().fit(table)
-    assert (model.status_, model.rank_) == ("EXACT", 3)
-    np.testing.assert_allclose(model.low_rank_, truth, atol=1e-10)
+    assert (model.status_, model.n_components_) == ("EXACT", 3)
+    np.testing.assert_allclose(model.cleaned_, truth, atol=1e-10)
 
 
 def test_wrong_entries_of_a_few_rows_are_no_components():
@@ -193,7 +193,7 @@ def test_terms_to_spare_in_a_narrow_table():
     wrong = (rng.random(table.shape) < 0.03) & ~holes
     table = np.where(wrong, table + 10 * rng.choice([-1, 1], table.shape), table)
     table[holes] = np.nan
-    model = RobustPCA(rank=4).fit(table)
-    assert (model.status_, model.rank_) == ("NOISE_LEVEL", 2)
+    model = RobustPCA().fit(table)
+    assert model.status_ == "NOISE_LEVEL"
     assert np.all((model.outliers_.toarray() != 0)[wrong])
-    assert np.sqrt(np.mean((model.low_rank_ - truth) ** 2)) < 0.02
+    assert np.sqrt(np.mean((model.reconstruction_ - truth) ** 2)) < 0.02

@@ -20,12 +20,12 @@ table = truth.copy()
 spikes, gaps = rng.random(table.shape) < 0.05, rng.random(table.shape) < 0.2
 table[spikes], table[gaps] = 120.0, np.nan
 
-model = RobustPCA(rank=6).fit(table)
+model = RobustPCA().fit(table)
 print(model.summary())
 
 # %%
 # As it came, repaired, and what was wrong:
-lm.plots.before_after(table, model.low_rank_, model.outliers_)
+lm.plots.before_after(table, model.cleaned_, model.outliers_)
 
 # %%
 # What people do today: fill the gaps with the hour's mean, or with an iterative imputer, and hope
@@ -35,10 +35,16 @@ from sklearn.impute import IterativeImputer, SimpleImputer
 
 spoiled = spikes | gaps
 repaired = {
-    "RobustPCA": model.low_rank_,
+    "RobustPCA": model.cleaned_,
     "mean of the hour": SimpleImputer().fit_transform(table),
     "IterativeImputer": IterativeImputer(random_state=0).fit_transform(table),
 }
 for name, found in repaired.items():
     error = np.abs(found - truth)
     print(f"{name:20} gaps {error[gaps].mean():5.2f}   spikes {error[spikes & ~gaps].mean():5.2f}")
+
+# %%
+# Every cell has an interval, calibrated on cells that were kept aside:
+lower, upper = model.predict_interval(0.9)
+inside = (lower <= truth) & (truth <= upper)
+print(f"90 % intervals cover {inside[gaps].mean():.1%} of the gaps")

@@ -3,17 +3,14 @@ Ratings: what a low rank can predict, and what it cannot
 ========================================================
 
 MovieLens 100k has 100,000 ratings of 1682 films by 943 people: 6 % of the table is known, and
-people do not agree with themselves. The rank is chosen by how well ratings kept aside are
-predicted.
+people do not agree with themselves. How many components there are, and how much everything is shrunk,
+is found from ratings that are kept aside.
 """
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from data import movielens
-from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import MatrixCompletion
 
@@ -23,12 +20,14 @@ test = rng.random(len(ratings)) < 0.1
 shape = (users.max() + 1, items.max() + 1)
 known = users[~test], items[~test], ratings[~test]
 
-# The verdict will be that the ratings do not determine the table: some films have one rating.
-warnings.simplefilter("ignore", ConvergenceWarning)
-model = MatrixCompletion(loss="squared", effects=True, shape=shape, max_rank=4).fit(known)
-print("rank chosen:", model.rank_)
-for rank, error in model.held_out_errors_.items():
-    print(f"rank {rank}: root mean square error at entries kept aside {np.sqrt(error):.3f}")
+model = MatrixCompletion(shape=shape).fit(known)
+print(model.summary())
+
+# %%
+# Films for one person, without those that the person has rated:
+films, stars = model.recommend(7, 5, exclude=known[1][known[0] == 7])
+for film, value in zip(films, stars, strict=True):
+    print(f"film {film:4}: {value:.1f} stars")
 
 # %%
 # Beside what else there is: the mean, and the means of people and films, shrunk a little, which are
@@ -42,7 +41,7 @@ for _ in range(10):
 guesses = {
     "mean of all ratings": np.full(test.sum(), mean),
     "means of people and films": mean + of_user[users[test]] + of_item[items[test]],
-    f"MatrixCompletion, rank {model.rank_}": model.predict((users[test], items[test])),
+    "MatrixCompletion": model.predict((users[test], items[test])),
 }
 errors = {name: np.sqrt(np.mean((g - ratings[test]) ** 2)) for name, g in guesses.items()}
 for name, error in errors.items():

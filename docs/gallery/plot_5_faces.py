@@ -8,13 +8,10 @@ squares nobody sees, and PCA of the pictures as they were is the best that can b
 """
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from data import faces
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import RobustPCA
 
@@ -26,9 +23,7 @@ for picture in covered:
     picture[top : top + 16, left : left + 14] = 0
 
 table = covered.reshape(200, -1)
-# The verdict will be that ten components leave too much: faces are not of low rank.
-warnings.simplefilter("ignore", ConvergenceWarning)
-robust = RobustPCA(rank=10).fit(table)
+robust = RobustPCA(10).fit(table)
 
 
 def plain(table):
@@ -39,7 +34,7 @@ def plain(table):
 cleaned = {
     "as it was": pictures,
     "covered": covered,
-    "RobustPCA": robust.low_rank_.reshape(pictures.shape),
+    "RobustPCA": robust.reconstruction_.reshape(pictures.shape),
     "PCA": plain(table),
     "PCA, not covered": plain(pictures.reshape(200, -1)),
 }

@@ -20,6 +20,7 @@ _LOOKED_AT = 20
 _LISTED = 5
 _QUOTED = re.compile(r'"[^"]*"')
 _BLANKS = r"\s+"
+_NOT_UTF_8 = "{} is not a text in UTF-8 (in Excel, save it as CSV UTF-8)."
 
 
 class UnclearHeader(Exception):
@@ -76,7 +77,7 @@ def _separator(path: pathlib.Path, kind: str) -> str:
         try:
             lines = [line for _, line in zip(range(_LOOKED_AT), file, strict=False)]
         except UnicodeDecodeError as error:
-            raise Refusal(f"{path} is not a text in UTF-8.") from error
+            raise Refusal(_NOT_UTF_8.format(path)) from error
     # Within quotes it separates nothing.
     lines = [_QUOTED.sub("", line) for line in lines if line.strip()]
     first = lines[0] if lines else ""
@@ -107,7 +108,7 @@ def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.n
                 reader = csv.reader(file, delimiter=separator)
                 found = [(reader.line_num, len(line)) for line in reader]
         except UnicodeDecodeError as error:
-            raise Refusal(f"{path} is not a text in UTF-8.") from error
+            raise Refusal(_NOT_UTF_8.format(path)) from error
         except csv.Error as error:
             raise Refusal(f"{path} cannot be read as a table: {error}.") from error
     width = next((width for _, width in found if width), 0)
@@ -196,6 +197,8 @@ def _parquet(path: pathlib.Path) -> Cells:
         raise Refusal(f"{path} cannot be read as a parquet file.") from error
     if not len(frame):
         raise Refusal(f"{path} is empty.")
+    if frame.index.name is not None:  # a column, for who has written the file
+        frame = frame.reset_index()
     return Cells(list(map(str, frame.columns)), _as_texts(frame), None)
 
 
@@ -227,11 +230,11 @@ def _names(path: pathlib.Path, first: list[str], header: bool | None) -> list[st
     if header is not None:
         return first if header else None
     some = [entry for entry in first if entry.lower() not in MISSING]
-    texts = [bool(len(as_numbers([np.array([entry], object)])[0].unreadable)) for entry in some]
+    texts = len(as_numbers([np.array(some, object)])[0].unreadable)
     # A table with a blank corner and columns that are numbered is one that pandas has written.
     counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
-    if counting or (any(texts) and not all(texts)):
+    if counting or 0 < texts < len(some):
         raise UnclearHeader(
             f"It is not clear whether the first line of {path} holds names or numbers"
         )
-    return first if any(texts) else None
+    return first if texts else None

@@ -59,11 +59,17 @@ class _Texts:
         import pandas as pd
 
         self.places, different = pd.factorize(cells)
-        texts = [str(text).strip().replace("\N{MINUS SIGN}", "-") for text in different]
-        self.missing = np.array([text.lower() in MISSING for text in texts], bool)
-        self.plain = [_PER_CENT.sub("", text) for text in texts]
-        self.per_cent = any(a != b for a, b in zip(texts, self.plain, strict=True))
+        self.plain = list(map(str, different))
         self.numbers = _plain_numbers(self.plain)
+        self.missing, self.per_cent = np.zeros(len(self.plain), bool), False
+        # Most are numbers already, and there may be many.
+        rest = np.flatnonzero(np.isnan(self.numbers))
+        for k in rest:
+            text = self.plain[k].strip().replace("\N{MINUS SIGN}", "-")
+            self.missing[k] = text.lower() in MISSING
+            self.plain[k] = _PER_CENT.sub("", text)
+            self.per_cent |= self.plain[k] != text
+        self.numbers[rest] = _plain_numbers([self.plain[k] for k in rest])
 
     def has_separators(self) -> bool:
         """Whether there are numbers with more than a decimal point."""
@@ -72,6 +78,7 @@ class _Texts:
 
     def proofs(self) -> tuple[int, int]:
         """How many texts can only have a decimal point, and how many only a decimal comma."""
+        self.plain = [text.strip() for text in self.plain]
         pairs = [
             (_POINT.fullmatch(text) is not None, _COMMA.fullmatch(text) is not None)
             for text in self.plain
@@ -131,4 +138,4 @@ def _plain_numbers(texts: list[str]) -> np.ndarray:
     import pandas as pd
 
     series: Any = pd.Series(texts, dtype=object)
-    return np.asarray(pd.to_numeric(series, errors="coerce"), np.float64)
+    return np.array(pd.to_numeric(series, errors="coerce"), np.float64)

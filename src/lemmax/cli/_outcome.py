@@ -187,7 +187,12 @@ class Outcome:
         self.say(found.summary(row_name, column_name))
         badge = page.badge(found.status.name, "good" if found.succeeded else "caution")
         sentence = found.sentence().removeprefix(f"{found.status.name}: ")
-        self.facts(found.as_dict() | more, badge, " ", sentence)
+        parts = f"{found.components} component{'' if found.components == 1 else 's'}"
+        wrong = f"{found.wrong} of {found.known} cells ({found.wrong / max(1, found.known):.1%})"
+        told = f" There are {parts}; wrong: {wrong}; missing: {found.holes}."
+        if found.held_out and found.status.name != "EXACT":
+            told += f" 90 % intervals cover {found.coverage:.0%} of the cells kept aside."
+        self.facts(found.as_dict() | more, badge, " ", sentence, told)
         for side, places, name in (
             ("rows", found.doubtful_rows, row_name),
             ("columns", found.doubtful_columns, column_name),

@@ -129,10 +129,10 @@ def _spread(model: Any) -> np.ndarray:
 
 
 def _standardised(model: Any, values: np.ndarray) -> np.ndarray:
-    """Residuals in standard errors; where there is no noise, in spreads of the columns."""
+    """Residuals in standard errors; in spreads of the columns where these are 0 or not known."""
     error = np.asarray(model.standard_error_)
     spread = _spread(model)
-    unit = np.where(error > 0, error, np.where(spread > 0, spread, 1.0))
+    unit = np.where((error > 0) & (error < np.inf), error, np.where(spread > 0, spread, 1.0))
     return (values - model.reconstruction_) / unit
 
 

@@ -10,6 +10,7 @@ except ImportError as error:
         "lemmax.estimators needs scikit-learn: pip install 'lemmax[estimators]'."
     ) from error
 
+from ._report import TableReport as TableReport
 from .cp import CPDecomposition as CPDecomposition
 from .matrix_completion import MatrixCompletion as MatrixCompletion
 from .nonnegative_regression import NonnegativeRegression as NonnegativeRegression

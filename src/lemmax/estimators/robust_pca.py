@@ -179,7 +179,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         }
         if frame is None:
             refuse_complex(X)
-            return validate_data(self, X, reset=reset, **rules)
+            return np.asarray(validate_data(self, X, reset=reset, **rules))
         array = check_array(frame.array(), estimator=self, **rules)
         if reset:
             self.n_features_in_ = array.shape[1]
@@ -421,4 +421,6 @@ def _cell_weights(shape: tuple[int, int], sample_weight: Any, weights: Any) -> n
         return weights
     rows = checked_weights(sample_weight, shape[:1])
     assert rows is not None
+    if not np.any(rows):
+        raise ValueError("All sample weights are zero: nothing is left to fit.")
     return rows[:, None] * (np.ones(shape) if weights is None else weights)

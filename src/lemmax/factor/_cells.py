@@ -9,7 +9,7 @@ import abc
 import copy
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -213,30 +213,36 @@ class ListedCells(AbstractCells):
         chosen = None if weights is None else weights[order]
         return cls(rows[order], columns[order], values[order], shape, chosen), order
 
-    def _blocks(self, weights: np.ndarray) -> list[tuple[slice, Any]]:
+    def _blocks(self, weights: np.ndarray, transposed: bool) -> list[tuple[slice, Any]]:
         """The rows of each block, and its entries as a sparse matrix of weights."""
         blocks = []
         for begin, end in zip(self._bounds, self._bounds[1:], strict=False):
             starts = self._starts[begin : end + 1]
             own = slice(starts[0], starts[-1])
-            parts = (weights[own], self.columns[own], starts - starts[0])
-            matrix = sparse.csr_array(parts, shape=(end - begin, self.shape[1]))
+            count, width = end - begin, self.shape[1]
+            if transposed:
+                matrix: Any = sparse.csc_array((width, count))
+            else:
+                matrix = sparse.csr_array((count, width))
+            # Assigned, because the constructor would copy them: they are slices.
+            matrix.data, matrix.indices = weights[own], self.columns[own]
+            matrix.indptr = (starts - starts[0]).astype(np.int32)
             blocks.append((slice(begin, end), matrix))
         return blocks
 
     def in_pieces(self, work: Callable[[slice], _Result]) -> list[_Result]:
         pieces = range(0, max(1, len(self.values)), _PIECE)
-        return _parallel(work, [slice(begin, begin + _PIECE) for begin in pieces])
+        return in_parallel(work, [slice(begin, begin + _PIECE) for begin in pieces])
 
     def row_sums(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
         worthwhile = len(weights) * features.shape[1] > _WORTHWHILE
-        blocks = self._blocks(weights)
-        return np.concatenate(_parallel(lambda block: block[1] @ features, blocks, worthwhile))
+        blocks = self._blocks(weights, transposed=False)
+        return np.concatenate(in_parallel(lambda block: block[1] @ features, blocks, worthwhile))
 
     def column_sums(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
         worthwhile = len(weights) * features.shape[1] > _WORTHWHILE
-        blocks = self._blocks(weights)
-        sums = _parallel(lambda block: block[1].T @ features[block[0]], blocks, worthwhile)
+        blocks = self._blocks(weights, transposed=True)
+        sums = in_parallel(lambda block: block[1] @ features[block[0]], blocks, worthwhile)
         return sum(sums[1:], sums[0])
 
     def products(
@@ -286,9 +292,10 @@ class ListedCells(AbstractCells):
         return basis @ turned.T * (self.shape[0] * self.shape[1] / max(1, self.count))
 
 
-def _parallel(
-    work: Callable[[_Item], _Result], items: list[_Item], worthwhile: bool = True
+def in_parallel(
+    work: Callable[[_Item], _Result], items: Sequence[_Item], worthwhile: bool = True
 ) -> list[_Result]:
+    """What `work` makes of each item, in several threads if that is worthwhile."""
     if not worthwhile or len(items) < 2 or _THREADS == 1:
         return [work(item) for item in items]
     with ThreadPoolExecutor(_THREADS) as threads:

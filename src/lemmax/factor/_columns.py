@@ -23,7 +23,7 @@ class Columns(NamedTuple):
     scale: np.ndarray
     """Positive, also for a column that is one number."""
     resolution: np.ndarray
-    """The step between values of a discrete column, in units of the scale; 0 of a continuous one."""
+    """The step between values of a discrete column, in units of the scale; else 0."""
 
 
 def own_units(cells: AbstractCells) -> Columns:

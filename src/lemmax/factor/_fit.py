@@ -50,12 +50,14 @@ _LAST_SHARE = 1e-6
 _FEW_ASIDE = 60
 # Errors at cells kept aside count at most so many units each.
 _CLIPPED, _NORMAL = 4.0, 1.4826
-# Of a list, ranks whose mean squared errors are within this part, or within a standard error of the
-# difference, are as good. (Two million entries, rank 5: errors of ranks 5 to 8 at the cells kept
-# aside differ by a millionth, but with rank 8 the predictions are 11 % worse.)
+# Of a list, ranks whose mean squared errors are within this part are as good. (Two million entries,
+# rank 5: errors of ranks 5 to 8 at the cells kept aside differ by a millionth, but with rank 8 the
+# predictions are 11 % worse. With three times as much, or a standard error, weak components are
+# lost.)
 _AS_WELL = 1e-3
-# Of a table without noise, ranks whose median errors are within this factor are as good.
-_AS_GOOD = 4.0
+# Of a table without noise, ranks whose median errors are within this factor are as good. In a list
+# surplus components hide what others have not yet explained, and a larger factor is tried first.
+_AS_GOOD, _AS_GOOD_LISTED = 4.0, 100.0
 
 
 class Stopped(Exception):
@@ -126,9 +128,13 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             if options.components is None:
                 rank = _fewest_components(errors) if listed else _best_rank(errors)
             if not many or np.median(errors[rank]) <= _NEARLY_EXACT:
-                near = with_components(model, _exact_rank(errors))
-                found = exact(sample, near, chosen, aside.residual)
-                model = model if found is None else near
+                factors = (_AS_GOOD_LISTED, _AS_GOOD) if listed else (_AS_GOOD,)
+                for few in sorted({_exact_rank(errors, factor) for factor in factors}):
+                    near = with_components(model, few)
+                    found = exact(sample, near, chosen, aside.residual)
+                    if found is not None:
+                        model = near
+                        break
         elif not rank:  # every column is one number
             found = exact(sample, model, chosen, aside.residual)
         if found is None and listed:
@@ -223,24 +229,21 @@ def _best_rank(errors: list[np.ndarray]) -> int:
 
 
 def _fewest_components(errors: list[np.ndarray]) -> int:
-    """The smallest rank that is as good as the best, as far as the cells kept aside tell.
+    """The smallest rank that is as good as the best at the cells kept aside.
 
     Surplus components shrink at first, and which of the ranks is the best is left to chance; but in
     the fit to all entries of a list they grow on the noise.
     """
     best = _best_rank(errors)
     limit = _CLIPPED * _NORMAL * float(np.median(errors[best]))
-    squares = np.minimum(errors, limit) ** 2
-    worse = squares - squares[best]
-    doubt = np.std(worse, axis=1) / np.sqrt(worse.shape[1])
-    enough = np.maximum(doubt, _AS_WELL * np.mean(squares[best]))
-    return int(np.argmax(np.mean(worse, axis=1) <= enough))
+    squares = np.mean(np.minimum(errors, limit) ** 2, axis=1)
+    return int(np.argmax(squares <= (1 + _AS_WELL) * squares[best]))
 
 
-def _exact_rank(errors: list[np.ndarray]) -> int:
+def _exact_rank(errors: list[np.ndarray], as_good: float) -> int:
     """The smallest that leaves no more than rounding would, if the table is exact."""
     medians = np.array([np.median(each) for each in errors])
-    return int(np.argmax(medians <= _AS_GOOD * medians.min()))
+    return int(np.argmax(medians <= as_good * medians.min()))
 
 
 def with_components(model: Model, rank: int) -> Model:

@@ -1,5 +1,6 @@
 """Cells that were kept aside: how well a fit without them predicts them."""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,8 @@ class Aside(NamedTuple):
         return cls(np.zeros(cells.values.shape, bool), nothing, nothing, nothing)
 
 
-class HeldOut(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
     """How well cells that were kept aside are predicted; wrong ones are left out."""
 
     count: int

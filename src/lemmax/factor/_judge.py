@@ -16,8 +16,8 @@ _FREEDOM = 5.0
 # within a factor of e^.5; never narrower than e^.3.
 _PRIOR, _MEDIAN, _SPREAD, _NARROWEST = 5.0, np.log(8.0), 0.5, 0.3
 _WRONG, _FEWEST, _MOST = 0.05, 1e-4, 0.5
-# The law of wrong cells is found in so many rounds at the most, and when none of its numbers changes
-# by this much any more; a round changes a third of what the one before has changed.
+# The law of wrong cells is found in so many rounds at the most, or once none of its numbers changes
+# by this much: a round changes a third of what the one before has changed.
 _ROUNDS, _SETTLED = 30, 1e-6
 # Noise may be over-estimated by the fit, but not by more than this factor.
 _SMALLEST_UNIT = 0.5

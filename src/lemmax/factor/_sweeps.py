@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._cells import ALL, AbstractCells
+from ._cells import ALL, AbstractCells, in_parallel
 
 # Loadings have a prior variance that the data set, as if there were so many more columns with
 # loadings of this precision: few columns cannot tell, and a precision that is too high loses weak
@@ -29,6 +29,8 @@ _WRONG, _FEWEST, _MOST = 0.05, 1e-3, 0.5
 _WIDTH, _NARROWEST, _AT_FIRST = 1.25, 3.0, 5.0
 # The noise never gets smaller than this part of a column's unit.
 _SMALLEST = 1e-6
+# So many small matrices are worth a thread: 50,000 of 9 rows are inverted in 41 ms instead of 72.
+_MATRICES = 10_000
 
 
 class Posterior(NamedTuple):
@@ -208,7 +210,7 @@ def weigh(cells: AbstractCells, model: Model, setting: Setting) -> Weighed:
 def update_rows(cells: AbstractCells, model: Model) -> Model:
     """The posterior of every row, given the columns and the weights."""
     precision, shift = row_equations(cells, model)
-    covariance = np.linalg.inv(precision)
+    covariance = _inverses(precision)
     mean = np.einsum("nij,nj->ni", covariance, shift)
     return model._replace(rows=Posterior(mean, covariance))
 
@@ -270,7 +272,7 @@ def _update_columns(
     inverse = np.zeros_like(gram)
     free = np.isfinite(prior)
     some = np.ix_(np.arange(len(gram)), free, free)
-    inverse[some] = np.linalg.inv(gram[some] / model.variance[:, None, None] + np.diag(prior[free]))
+    inverse[some] = _inverses(gram[some] / model.variance[:, None, None] + np.diag(prior[free]))
     mean = np.einsum("dij,dj->di", inverse, shift / model.variance[:, None])
     expected = mean[:, :, None] * mean[:, None, :] + inverse
     squares = squares - 2 * np.sum(mean * shift, axis=1) + np.sum(expected * gram, axis=(1, 2))
@@ -356,6 +358,11 @@ def turned(model: Model, setting: Setting) -> Model:
         rows=Posterior(scores, by_row.T @ spread @ by_row),
         columns=Posterior(mean, by_column.T @ covariance @ by_column),
     )
+
+
+def _inverses(matrices: np.ndarray) -> np.ndarray:
+    parts = np.array_split(matrices, max(1, len(matrices) // _MATRICES))
+    return np.concatenate(in_parallel(np.linalg.inv, parts))
 
 
 def packed(matrices: np.ndarray) -> np.ndarray:

@@ -307,7 +307,7 @@ def component_map(
             ax.text(
                 first + column,
                 row + 1,
-                f"{value:.2f}",
+                f"{value:.2f}".replace("-0.00", "0.00"),
                 ha="center",
                 va="center",
                 fontsize="x-small",
