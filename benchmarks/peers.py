@@ -69,7 +69,9 @@ def rpca() -> Iterator[Row]:
     table = np.where(wrong, 10 * truth.std() * rng.uniform(-1, 1, truth.shape), truth)
     problem = "robust PCA, all entries"
     for bound in (5, 10, 20):
-        model, seconds, compiling = warm(lambda r=bound: RobustPCA(max_components=r, centre=False).fit(table))
+        model, seconds, compiling = warm(
+            lambda r=bound: RobustPCA(max_components=r, centre=False).fit(table)
+        )
         remark = f"rank {model.n_components_} found, {compiling:.1f} s more the first time"
         yield row(
             problem,

@@ -3,8 +3,8 @@ Ratings: what a low rank can predict, and what it cannot
 ========================================================
 
 MovieLens 100k has 100,000 ratings of 1682 films by 943 people: 6 % of the table is known, and
-people do not agree with themselves. How many components there are, and how much everything is shrunk,
-is found from ratings that are kept aside.
+people do not agree with themselves. How many components there are, and how much everything is
+shrunk, is found from ratings that are kept aside.
 """
 
 # %%

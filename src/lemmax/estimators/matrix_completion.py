@@ -1,18 +1,16 @@
 """A matrix from some of its entries, such as ratings."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_positive, check_real
-from ..factor import FactorFit, FactorModel, Options, fit_entries, fit_table
-from ..solve.progress import no_progress_bar, progress_bar
-from ._base import RecoveringEstimator, sparse_at
+from .._checks import check_positive
+from ..factor import FactorFit, Options, fit_entries, fit_table
+from ._base import sparse_at
 from ._entries import Entries, dense_with_gaps, entries_of, numbers_of, places_of, validated
+from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import library_of
 from ._report import report_of
 
@@ -20,10 +18,9 @@ from ._report import report_of
 _MOST = 12
 # A table of which at least this share is known is treated as one; below it, as a list of entries.
 _SPARSE = 0.2
-_BAR = 160
 
 
-class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimator):
+class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     """A matrix of low rank from some of its entries, noisy and partly wrong.
 
     Every entry is an offset, plus effects of its row and of its column, plus scores of the row
@@ -85,13 +82,13 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
 
     Ratings, with names:
 
-    >>> users = np.array(["ann", "bob", "cy", "dee"])[np.arange(24) % 4]
-    >>> films = np.array(["A", "B", "C", "D", "E", "F"])[np.arange(24) // 4]
-    >>> stars = np.array([5, 4, 1, 2] * 6) - (np.arange(24) // 4) % 2
-    >>> model = MatrixCompletion().fit((users[:-2], films[:-2], stars[:-2]))
-    >>> items, values = model.recommend("cy", 1)
-    >>> items.tolist()
-    ['F']
+    >>> users = np.repeat([f"user {k}" for k in range(20)], 12)
+    >>> films = np.tile([f"film {k:02}" for k in range(12)], 20)
+    >>> stars = 3 + np.repeat(rng.standard_normal(20), 12) + np.tile(np.linspace(-1, 1, 12), 20)
+    >>> model = MatrixCompletion().fit((users, films, stars))
+    >>> best, values = model.recommend("user 3", 2, exclude=["film 11"])
+    >>> best.tolist()
+    ['film 10', 'film 09']
     """
 
     def __init__(
@@ -137,42 +134,17 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         weights : array-like, optional
             How much each entry counts: of the shape of X, or one for each entry of a list.
         """
-        options = self._options()
-        entries = entries_of(self, X, y, weights, self.shape)
-        if self.effects == "auto":
-            options = options._replace(effects=entries.listed)
-        self._forget()
-        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
-        with bar as report:
-            found, wrong = _fitted(
-                entries,
-                options,
-                max_seconds=self.max_seconds,
-                callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
-            )
-        self._take(entries, found, wrong, library_of(X))
-        if not self.report_.succeeded:
-            warnings.warn(
-                f"MatrixCompletion: {self.report_.sentence()}", ConvergenceWarning, stacklevel=2
-            )
-        return self
-
-    def _options(self) -> Options:
-        self._loss()  # a name that is not known is refused
-        if self.n_components is not None:
-            check_positive(n_components=self.n_components)
-        check_positive(max_components=self.max_components)
-        if self.max_seconds is not None:
-            check_real(0, max_seconds=self.max_seconds)
         if self.effects not in (True, False, "auto"):
             raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
-        return Options(
-            components=None if self.n_components is None else int(self.n_components),
-            most=int(self.max_components),
-            robust=self.loss == "robust",
-            effects=bool(self.effects),
-            seed=self._seed(),
-        )
+        options = self._options()
+        entries = entries_of(self, X, y, weights, self.shape)
+        effects = entries.listed if self.effects == "auto" else bool(self.effects)
+        self._forget()
+        with self._limits() as limits:
+            found, wrong = _fitted(entries, options._replace(effects=effects), **limits)
+        self._take(entries, found, wrong, library_of(X))
+        self._warn_of_report()
+        return self
 
     def _take(
         self, entries: Entries, found: FactorFit, wrong: np.ndarray, library: str | None
@@ -186,13 +158,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         self.row_effects_, self.column_effects_ = found.row_effects, found.location - self.offset_
         right = entries.values[~wrong] if not np.all(wrong) else entries.values
         self.range_ = (float(right.min()), float(right.max()))
-        self.report_ = report_of(
-            found,
-            len(entries.values),
-            int(wrong.sum()),
-            entries.shape[0] * entries.shape[1] - len(entries.values),
-        )
-        self.status_, self.n_iter_ = self.report_.status.name, max(1, found.sweeps)
+        holes = entries.shape[0] * entries.shape[1] - len(entries.values)
+        self._take_report(report_of(found, len(entries.values), int(wrong.sum()), holes))
         places = entries.rows[wrong], entries.columns[wrong]
         values, errors = found.predict(*places)
         self.outliers_ = sparse_at(places, entries.values[wrong] - values, entries.shape)
@@ -206,10 +173,6 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
             }
             module = __import__(library)
             self.outliers_ = module.DataFrame(listed)
-
-    def _model(self) -> FactorModel:
-        check_is_fitted(self)
-        return FactorModel.from_state(self.factor_model_)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Entries of the matrix at given places.
@@ -240,10 +203,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         X : places, as for `predict`
         level : float
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1; got {level}.")
         values, errors = self.predict(X, return_std=True)
-        half = float(np.mean(self._model().width(level))) * errors
+        half = float(np.mean(width_of(level, self._model()))) * errors
         return values - half, values + half
 
     def recommend(self, row: Any, n: int = 10, exclude: Any = ()) -> tuple[np.ndarray, np.ndarray]:
@@ -303,11 +264,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, RecoveringEstimat
         """
         model = self._model()
         X = dense_with_gaps(validated(self, X, reset=False))
-        predicted = np.zeros_like(X)
-        fold = np.arange(X.shape[1]) % min(5, X.shape[1])
-        for each in np.unique(fold):
-            hidden = np.where(fold == each, np.nan, X)
-            predicted = np.where(fold == each, model.new_rows(hidden).values, predicted)
+        predicted = predicted_by_others(X, lambda hidden: model.new_rows(hidden).values)
         return -float(np.nanmean(np.abs(predicted - X)))
 
     def summary(self) -> str:

@@ -1,32 +1,25 @@
 """Principal components of a table with noise, holes and wrong cells."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy import special
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_positive, check_real
-from ..factor import FactorFit, FactorModel, Options, fit_table
-from ..solve.progress import no_progress_bar, progress_bar
-from ._base import RecoveringEstimator, checked_weights, refuse_complex, sparse_at
+from ..factor import FactorFit, FactorModel, fit_table
+from ._base import checked_weights, refuse_complex, sparse_at
+from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, parts_of
 from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
-from ._report import TableReport, report_of
+from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
-# The length of the progress bar; nobody knows how many sweeps it will take.
-_BAR = 160
-# Parts of the columns that are hidden in turn, for the score.
-_FOLDS = 5
 
 
-class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEstimator):
+class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimator):
     """Principal component analysis of tables with noise, missing cells and wrong cells.
 
     The model is a robust factor model: a cell is the mean of its column, plus scores of its row
@@ -150,25 +143,20 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         if weights is not None:
             X = np.where(weights > 0, X, np.nan)
         self._check_table(X)
-        options = self._options(X.shape)
+        options = self._options(centred=bool(self.centre))
         self._forget()
         if self.nonnegative:
             if self.centre:
                 raise ValueError("Nonnegative components need centre=False: a mean has a sign.")
             self._take_parts(X, nonnegative_parts(self, X, weights, options))
         else:
-            bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
-            with bar as report:
-                found = fit_table(
-                    X,
-                    weights,
-                    options,
-                    max_seconds=self.max_seconds,
-                    callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
-                )
-            self._take(X, found)
+            with self._limits() as limits:
+                self._take(X, fit_table(X, weights, options, **limits))
         self._hand_over(X, frame)
-        self._warn()
+        if self.nonnegative:
+            self._warn()
+        else:
+            self._warn_of_report()
         return self
 
     def _validated(self, X: Any, frame: FrameParts | None, reset: bool) -> np.ndarray:
@@ -206,21 +194,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
                 else f"Columns {listed} hold no values: every entry of them is missing."
             )
 
-    def _options(self, shape: tuple[int, int]) -> Options:
-        self._loss()  # a name that is not known is refused
-        if self.n_components is not None:
-            check_positive(n_components=self.n_components)
-        check_positive(max_components=self.max_components)
-        if self.max_seconds is not None:
-            check_real(0, max_seconds=self.max_seconds)
-        return Options(
-            components=None if self.n_components is None else min(int(self.n_components), *shape),
-            most=int(self.max_components),
-            robust=self.loss == "robust",
-            centred=bool(self.centre),
-            seed=self._seed(),
-        )
-
     def _take(self, X: np.ndarray, found: FactorFit) -> None:
         """Attributes in the units of the table."""
         left, sizes, _ = np.linalg.svd(found.loadings, full_matrices=False)
@@ -236,9 +209,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         self.reconstruction_ = found.values()
         self.standard_error_ = found.standard_errors()
         holes = int(np.sum(np.isnan(X)))
-        self._take_report(
-            report_of(found, X.size - holes, int(found.wrong.sum()), holes), found.wrong
-        )
+        self._wrong = found.wrong
+        self._take_report(report_of(found, X.size - holes, int(found.wrong.sum()), holes))
 
     def _take_parts(self, X: np.ndarray, found: NonnegativeParts) -> None:
         """Of a nonnegative factorisation; errors are those of the noise alone."""
@@ -254,10 +226,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         self.standard_error_ = np.full(X.shape, noise)
         vars(self).pop("factor_model_", None)
         self._wrong = found.wrong
-
-    def _take_report(self, report: TableReport, wrong: np.ndarray) -> None:
-        self.report_, self._wrong = report, wrong
-        self.status_, self.n_iter_ = report.status.name, max(1, report.sweeps)
 
     def _scores(self, model: FactorModel, scores: np.ndarray) -> np.ndarray:
         """From the standardised scores of the model to those of the components."""
@@ -286,13 +254,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         self.reconstruction_ = frame.like(self.reconstruction_)
         self.standard_error_ = frame.like(self.standard_error_)
 
-    def _warn(self) -> None:
-        """Warn if nothing is predicted, or the fit was not finished."""
-        if self.nonnegative:
-            super()._warn()
-        elif not self.report_.succeeded:
-            warnings.warn(f"RobustPCA: {self.report_.sentence()}", ConvergenceWarning, stacklevel=3)
-
     def summary(self) -> str:
         """What was found, and how far to rely on it, in a few lines."""
         check_is_fitted(self)
@@ -300,9 +261,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
             return super().summary()
         names = getattr(self, "feature_names_in_", None)
         return self.report_.summary(column_name=str if names is None else lambda k: str(names[k]))
-
-    def _model(self) -> FactorModel:
-        return FactorModel.from_state(self.factor_model_)
 
     def _new(self, X: Any) -> tuple[np.ndarray, FrameParts | None]:
         check_is_fitted(self)
@@ -380,13 +338,10 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         pair of arrays (or data frames) of the shape of the table
         """
         check_is_fitted(self)
-        check_real(0, level=level)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1; got {level}.")
         if self.nonnegative:
             half = special.ndtri((1 + level) / 2) * self.standard_error_
         else:
-            half = self._model().width(level) * self.standard_error_
+            half = width_of(level, self._model()) * self.standard_error_
         return self.reconstruction_ - half, self.reconstruction_ + half
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -401,12 +356,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RecoveringEst
         """
         X, _ = self._new(X)
         unit = np.nanstd(X, axis=0) if self.nonnegative else self._model().scale
-        predicted = np.zeros_like(X)
-        fold = np.arange(X.shape[1]) % min(_FOLDS, X.shape[1])
-        for each in np.unique(fold):
-            hidden = np.where(fold == each, np.nan, X)
-            filled = self.inverse_transform(self.transform(hidden))
-            predicted = np.where(fold == each, filled, predicted)
+        predicted = predicted_by_others(
+            X, lambda hidden: self.inverse_transform(self.transform(hidden))
+        )
         return -float(np.nanmean(np.abs(predicted - X) / unit))
 
     @property

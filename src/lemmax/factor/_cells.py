@@ -243,7 +243,7 @@ class ListedCells(AbstractCells):
         worthwhile = len(weights) * features.shape[1] > _WORTHWHILE
         blocks = self._blocks(weights, transposed=True)
         sums = in_parallel(lambda block: block[1] @ features[block[0]], blocks, worthwhile)
-        return sum(sums[1:], sums[0])
+        return np.add.reduce(sums)
 
     def products(
         self, left: np.ndarray, right: np.ndarray, piece: slice | None = None
@@ -288,8 +288,12 @@ class ListedCells(AbstractCells):
             basis = self.column_sums(weights, np.linalg.qr(self.row_sums(weights, basis))[0])
         _, _, turned = np.linalg.svd(basis, full_matrices=False)
         # Zeros at the unknown places make the table smaller by the share of the known ones. (With
-        # loadings of that size a list of 20 entries in each row came to rest at loadings of 0.)
-        return basis @ turned.T * (self.shape[0] * self.shape[1] / max(1, self.count))
+        # loadings of that size a list of 20 entries in each row came to rest at loadings of 0.) If
+        # some rows and columns have most of the entries, that is too much: the table would have
+        # larger squares than its entries.
+        larger = self.shape[0] * self.shape[1] / max(1, self.count)
+        squares, most = np.sum(basis**2), larger * np.sum(weights**2)
+        return basis @ turned.T * min(larger, np.sqrt(most / max(squares, np.finfo(float).tiny)))
 
 
 def in_parallel(

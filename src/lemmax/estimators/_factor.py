@@ -1,0 +1,90 @@
+"""What the estimators on the factor model share."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import check_positive, check_real
+from ..factor import FactorModel, Options
+from ..solve.progress import no_progress_bar, progress_bar
+from ._base import RecoveringEstimator
+from ._report import TableReport
+
+# The length of the progress bar; nobody knows how many sweeps it will take.
+_BAR = 160
+# Parts of the columns that are hidden in turn, for the score.
+_FOLDS = 5
+
+
+class FactorEstimator(RecoveringEstimator):
+    """An estimator whose fit is a robust factor model."""
+
+    n_components: Any
+    max_components: Any
+    max_seconds: Any
+    report_: TableReport
+    factor_model_: dict[str, Any]
+
+    def _options(self, **chosen: Any) -> Options:
+        """Checked options of the fit."""
+        self._loss()  # a name that is not known is refused
+        if self.n_components is not None:
+            check_positive(n_components=self.n_components)
+        check_positive(max_components=self.max_components)
+        if self.max_seconds is not None:
+            check_real(0, max_seconds=self.max_seconds)
+        return Options(
+            components=None if self.n_components is None else int(self.n_components),
+            most=int(self.max_components),
+            robust=self.loss == "robust",
+            seed=self._seed(),
+            **chosen,
+        )
+
+    @contextlib.contextmanager
+    def _limits(self) -> Iterator[dict[str, Any]]:
+        """Time and progress of a fit, as keyword arguments."""
+        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
+        with bar as report:
+            yield {
+                "max_seconds": self.max_seconds,
+                "callback": lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
+            }
+
+    def _take_report(self, report: TableReport) -> None:
+        self.report_, self.status_ = report, report.status.name
+        self.n_iter_ = max(1, report.sweeps)
+
+    def _warn_of_report(self) -> None:
+        """Warn if nothing is predicted, or the fit was not finished."""
+        if not self.report_.succeeded:
+            name = type(self).__name__
+            warnings.warn(f"{name}: {self.report_.sentence()}", ConvergenceWarning, stacklevel=3)
+
+    def _model(self) -> FactorModel:
+        check_is_fitted(self)
+        return FactorModel.from_state(self.factor_model_)
+
+
+def width_of(level: float, model: FactorModel) -> np.ndarray:
+    """Half widths of intervals in standard errors, of a level that is checked."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1; got {level}.")
+    return model.width(level)
+
+
+def predicted_by_others(
+    table: np.ndarray, filled: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Every cell as the others of its row predict it, a fifth of the columns hidden at a time."""
+    predicted = np.zeros_like(table)
+    fold = np.arange(table.shape[1]) % min(_FOLDS, table.shape[1])
+    for each in np.unique(fold):
+        hidden = np.where(fold == each, np.nan, table)
+        predicted = np.where(fold == each, filled(hidden), predicted)
+    return predicted
