@@ -289,11 +289,11 @@ class ListedCells(AbstractCells):
         _, _, turned = np.linalg.svd(basis, full_matrices=False)
         # Zeros at the unknown places make the table smaller by the share of the known ones. (With
         # loadings of that size a list of 20 entries in each row came to rest at loadings of 0.) If
-        # some rows and columns have most of the entries, that is too much: the table would have
-        # larger squares than its entries.
-        larger = self.shape[0] * self.shape[1] / max(1, self.count)
-        squares, most = np.sum(basis**2), larger * np.sum(weights**2)
-        return basis @ turned.T * min(larger, np.sqrt(most / max(squares, np.finfo(float).tiny)))
+        # some rows and columns have most of the entries, that is too much; a standardised table has
+        # a mean square of about 1.
+        places = self.shape[0] * self.shape[1]
+        squares = max(float(np.sum(basis**2)), np.finfo(float).tiny)
+        return basis @ turned.T * min(places / max(1, self.count), np.sqrt(places / squares))
 
 
 def in_parallel(
