@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lemmax.factor import Options, fit_entries, fit_table
+from lemmax.factor import FactorModel, Options, fit_entries, fit_table
 from lemmax.factor._calibration import calibrated
 from lemmax.factor._cells import DenseCells, ListedCells
 from lemmax.factor._columns import own_units
@@ -238,3 +238,38 @@ def test_the_seed_gives_the_same_answer():
     table_before = table.copy()
     fit_table(table)
     np.testing.assert_array_equal(table, table_before)
+
+
+def test_an_exact_list_says_which_rows_are_not_determined():
+    """Rows with as many entries as unknowns are explained whatever they should be."""
+    rng = np.random.default_rng(11)
+    truth = rng.standard_normal((90, 2)) @ rng.standard_normal((2, 60))
+    seen = rng.random(truth.shape) < 0.4
+    seen[:5] = False
+    seen[0, 3] = seen[1, 2] = seen[1, 7] = seen[2, 4] = seen[2, 5] = seen[2, 6] = True
+    rows, columns = np.nonzero(seen)
+    found, _ = fit_entries(rows, columns, truth[rows, columns], truth.shape)
+    assert found.exact
+    np.testing.assert_array_equal(found.doubtful()[0], np.arange(5))
+    every = np.indices(truth.shape).reshape(2, -1)
+    values, errors = found.predict(*every)
+    sure = np.isfinite(errors)
+    np.testing.assert_array_equal(sure, every[0] >= 5)
+    np.testing.assert_allclose(values[sure], truth.ravel()[sure], atol=1e-9)
+    _, errors = found.predict(np.array([-1]), np.array([3]))
+    assert errors[0] > 0.1
+    loaded = FactorModel.from_state(found.state())
+    np.testing.assert_array_equal(loaded.predict(*every)[1], found.predict(*every)[1])
+
+
+def test_new_rows_with_few_cells_have_large_errors_although_the_table_is_exact():
+    rng = np.random.default_rng(12)
+    table = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 15))
+    found = fit_table(table)
+    assert found.exact
+    new = np.full((2, 15), np.nan)
+    new[0, 4] = 1.0
+    new[1] = table[5]
+    errors = found.new_rows(new).standard_errors
+    assert np.all(np.delete(errors[0], 4) > 0.01)
+    np.testing.assert_array_equal(errors[1], 0.0)

@@ -24,6 +24,8 @@ _BULK = 6.0
 # Residuals this small, in units of their column, are rounding errors.
 _ROUNDING = 1e-9
 _COLLAPSED = 1e-13
+# The noise of an exact table as a model: small, but rows of few cells have regular equations.
+_NOISE = 1e-7
 # This share of the unseen cells, and so many of them, must be predicted.
 _SHARE, _LEAST = 0.5, 8
 _RIDGE = 1e-14
@@ -77,7 +79,7 @@ def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
     same = model._replace(
         rows=Posterior(rows, none((*rows.shape, rows.shape[1]))),
         columns=Posterior(columns, none((*columns.shape, columns.shape[1]))),
-        variance=np.full(len(columns), _ROUNDING**2),
+        variance=np.full(len(columns), _NOISE**2),
         loading_precision=np.ones(rank),
         right=found.explained.astype(np.float64),
     )
@@ -94,13 +96,21 @@ def extended(cells: AbstractCells, model: Model, found: Exact) -> Exact:
     return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= _ROUNDING), found.sweeps)
 
 
-def determined(cells: AbstractCells, found: Exact, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows and which columns have more right cells than unknowns."""
-    rows, columns = cells.shape
+def determined(cells: AbstractCells, found: Exact, model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows and which columns have more right cells than unknowns.
+
+    Right cells count only in columns (rows) that are determined themselves.
+    """
     right = found.explained.astype(np.float64)
-    by_row = cells.row_sums(right, np.ones((columns, 1)))[:, 0]
-    by_column = cells.column_sums(right, np.ones((rows, 1)))[:, 0]
-    return by_row > rank, by_column > rank + 1
+    rows, columns = (np.ones(size, bool) for size in cells.shape)
+    while True:
+        by_row = cells.row_sums(right, columns[:, None].astype(np.float64))[:, 0]
+        by_column = cells.column_sums(right, rows[:, None].astype(np.float64))[:, 0]
+        new_rows = by_row > model.rank + model.effects
+        new_columns = by_column > model.rank + 1
+        if np.array_equal(new_rows, rows) and np.array_equal(new_columns, columns):
+            return rows, columns
+        rows, columns = new_rows & rows, new_columns & columns
 
 
 class _Refinement:

@@ -30,10 +30,10 @@ _SWEEPS = 80
 # part it has not, when the sweeps are used up.
 _STILL, _MOVING = 3e-3, 0.1
 # A list of more entries than this is fitted without the cells kept aside until a sweep changes the
-# table by this part of its noise. (With three times as much, surplus components are chosen; with a
-# third, twice as many sweeps change the errors by less than 1 %.) An exact table is searched for in
-# it only if the median error at those cells is below this part of a unit. (Of exact lists it is
-# below .0001; the search in two million entries with noise of .1 took 12 s.)
+# table by this part of its noise. (With three times as much, surplus components are chosen.) An
+# exact table is searched for in it only if the median error at those cells is below this part of a
+# unit. (Of exact lists it is below .0001; the search in two million entries with noise of .1 took
+# 12 s.)
 _MANY, _NEARLY_STILL, _NEARLY_EXACT = 100_000, 1e-2, 0.01
 # The share of cells that are kept aside to choose the rank and to measure errors, and how many are
 # enough.

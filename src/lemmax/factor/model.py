@@ -17,6 +17,8 @@ from ._sweeps import Model, Posterior, Setting
 
 # The level whose interval sets the standard error, and its normal quantile.
 _LEVEL, _QUANTILE = 0.9, 1.6448536269514722
+# Standard errors this small, in units of the columns, are rounding errors of an exact table.
+_ROUNDING = 1e-6
 # A row or column is doubtful if so much of it is wrong.
 _MOSTLY = 0.5
 # Cells of new rows are wrong only outside intervals of this level.
@@ -43,8 +45,9 @@ class FactorModel:
     model : Model
     setting : Setting
     calibration : Calibration
-    exact : bool
-        Whether the right cells are explained up to rounding errors, which is proved.
+    told : pair of arrays of bool, optional
+        Of a table whose right cells are explained up to rounding errors, which is proved: which
+        rows and which columns have enough right cells. None if there is noise.
     """
 
     def __init__(
@@ -53,10 +56,15 @@ class FactorModel:
         model: Model,
         setting: Setting,
         calibration: Calibration,
-        exact: bool,
+        told: tuple[np.ndarray, np.ndarray] | None,
     ):
         self.columns, self.model, self.setting = columns, model, setting
-        self.calibration, self.exact = calibration, exact
+        self.calibration, self.told = calibration, told
+
+    @property
+    def exact(self) -> bool:
+        """Whether the right cells are explained up to rounding errors."""
+        return self.told is not None
 
     @property
     def rank(self) -> int:
@@ -105,8 +113,10 @@ class FactorModel:
 
     def _errors(self, variance: np.ndarray, columns: np.ndarray | slice) -> np.ndarray:
         """Standard errors in units of the table, from variances of the model."""
-        unit = self.scale[columns] * self.calibration.width(_LEVEL)[columns] / _QUANTILE
-        return np.zeros_like(variance) if self.exact else np.sqrt(variance) * unit
+        errors = np.sqrt(variance) * self.scale[columns]
+        if self.exact:
+            return np.where(variance > _ROUNDING**2, errors, 0.0)
+        return errors * self.calibration.width(_LEVEL)[columns] / _QUANTILE
 
     def predict(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and standard errors at places; -1 is a row or column that was not seen."""
@@ -128,7 +138,13 @@ class FactorModel:
         unseen = float(np.mean(spread)) + of_column + of_row * new_row
         variance = np.where(new_column, unseen, variance) + model.variance[cells.columns]
         value = np.einsum("ij,ij->i", left, right) * self.scale[cells.columns]
-        return self.columns.centre[cells.columns] + value, self._errors(variance, cells.columns)
+        errors = self._errors(variance, cells.columns)
+        if self.told is not None:
+            known = (new_row | self.told[0][cells.rows]) & (
+                new_column | self.told[1][cells.columns]
+            )
+            errors = np.where(known, errors, np.inf)
+        return self.columns.centre[cells.columns] + value, errors
 
     def new_rows(self, table: np.ndarray) -> Rows:
         """Rows that need not have been part of the fit; NaN marks holes."""
@@ -164,7 +180,7 @@ class FactorModel:
             "smallest": self.setting.smallest,
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
-            "exact": bool(self.exact),
+            "told": None if self.told is None else list(self.told),
         }
 
     @classmethod
@@ -185,7 +201,8 @@ class FactorModel:
         )
         setting = Setting(state["robust"], state["own_noise"], state["smallest"], state["centred"])
         calibration = Calibration(state["widths"])
-        return cls(Columns(*state["columns"]), model, setting, calibration, state["exact"])
+        told = None if state["told"] is None else tuple(state["told"])
+        return cls(Columns(*state["columns"]), model, setting, calibration, told)
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
@@ -206,7 +223,7 @@ class FactorFit(FactorModel):
             fitted.model,
             fitted.setting,
             fitted.calibration,
-            fitted.exact is not None,
+            None if fitted.exact is None else determined(fitted.cells, fitted.exact, fitted.model),
         )
         self._fitted, self.seconds = fitted, seconds
         self.held_out: HeldOut = fitted.held_out
@@ -217,13 +234,13 @@ class FactorFit(FactorModel):
 
     def standard_errors(self) -> np.ndarray:
         """Of every cell of a dense table, as predicted by the others."""
-        cells, found = self._fitted.cells, self._fitted.exact
+        cells = self._fitted.cells
         variance = _variances(cells, self.model, self._fitted.predicted)
         errors = self._errors(variance, slice(None))
-        if found is None:
+        if self.told is None:
             return errors
         # Exact, but where a row or a column has too few right cells to tell.
-        rows, columns = determined(cells, found, self.rank)
+        rows, columns = self.told
         return np.where(rows[:, None] & columns, errors, np.inf)
 
     def doubtful(self) -> tuple[np.ndarray, np.ndarray]:
@@ -235,9 +252,8 @@ class FactorFit(FactorModel):
             ones = np.ones((cells.shape[other], 1))
             seen, bad = sums(known, ones)[:, 0], sums(wrong, ones)[:, 0]
             doubtful.append((seen == 0) | (bad > _MOSTLY * seen))
-        if self._fitted.exact is not None:
-            told = determined(cells, self._fitted.exact, self.rank)
-            doubtful = [each | ~one for each, one in zip(doubtful, told, strict=True)]
+        if self.told is not None:
+            doubtful = [each | ~one for each, one in zip(doubtful, self.told, strict=True)]
         return np.flatnonzero(doubtful[0]), np.flatnonzero(doubtful[1])
 
 
