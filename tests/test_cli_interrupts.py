@@ -38,10 +38,9 @@ def test_ctrl_c_in_the_fit_writes_what_there_is(tensor_file, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("command", "module", "name"),
-    [("pca", "robust_pca", "cleaned.csv"), ("complete", "matrix_completion", "completed.csv")],
+    ("command", "name"), [("pca", "cleaned.csv"), ("complete", "completed.csv")]
 )
-def test_ctrl_c_between_sweeps_writes_the_last(command, module, name, tmp_path, monkeypatch):
+def test_ctrl_c_between_sweeps_writes_the_last(command, name, tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     table = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 8))
     np.save(tmp_path / "table.npy", table + 0.1 * rng.standard_normal(table.shape))
@@ -56,7 +55,7 @@ def test_ctrl_c_between_sweeps_writes_the_last(command, module, name, tmp_path, 
 
         yield report
 
-    monkeypatch.setattr(f"lemmax.estimators.{module}.no_progress_bar", interrupting)
+    monkeypatch.setattr("lemmax.estimators._factor.no_progress_bar", interrupting)
     out = tmp_path / "out"
     said = output_of(130, command, tmp_path / "table.npy", "--out", out)
     assert "Interrupted: what the fit had by then is written" in said

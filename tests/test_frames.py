@@ -89,11 +89,25 @@ def test_frames_that_cannot_be_fitted_get_a_sentence():
     twice = pd.DataFrame(np.ones((4, 2)), columns=["a", "a"])
     with pytest.raises(ValueError, match="several columns of one name"):
         RobustPCA().fit(twice)
+    levels = pd.DataFrame(np.ones((4, 2)), columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]))
+    with pytest.raises(ValueError, match="several levels"):
+        RobustPCA().fit(levels)
     empty = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [np.nan] * 3})
     with pytest.raises(ValueError, match="Column b holds no values"):
         RobustPCA().fit(empty)
     with pytest.raises(ValueError, match="infinity"):
         RobustPCA().fit(pd.DataFrame({"a": [1.0, np.inf, 3.0], "b": [1.0, 2.0, 3.0]}))
+
+
+@pytest.mark.filterwarnings("ignore:Set aside")
+def test_a_loaded_model_says_that_frames_are_not_stored(tmp_path):
+    frame = measurements()
+    model = RobustPCA().fit(frame)
+    model.save(tmp_path / "model.safetensors")
+    loaded = RobustPCA.load(tmp_path / "model.safetensors")
+    pd.testing.assert_frame_equal(loaded.impute(frame), model.impute(frame))
+    with pytest.raises(ValueError, match="data frames are not stored"):
+        loaded.predict_interval()
 
 
 def test_numbers_in_columns_of_objects_are_numbers():

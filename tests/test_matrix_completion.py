@@ -62,6 +62,27 @@ def test_rows_and_columns_may_have_names():
     assert np.std(truth - plain.complete()) < 0.6 * np.std(truth)
 
 
+def test_a_table_with_names_is_asked_by_them():
+    rng = np.random.default_rng(3)
+    truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 10))
+    names = [f"r{k}" for k in range(39, -1, -1)]
+    frame = pd.DataFrame(truth, index=names, columns=list("jihgfedcba"))
+    known = frame.mask(rng.random(truth.shape) < 0.2)
+    model = MatrixCompletion().fit(known)
+    asked = [("r7", "c"), ("r30", "j"), ("nobody", "c")]
+    values, errors = model.predict(asked, return_std=True)
+    np.testing.assert_allclose(values[:2], [frame.loc["r7", "c"], frame.loc["r30", "j"]])
+    assert errors[2] > 0.1
+    assert model.recommend("r7", 1)[0][0] == frame.loc["r7"].idxmax()
+
+
+def test_names_of_several_kinds_stay_what_they_are():
+    _, rows, columns, stars = ratings(6)
+    model = MatrixCompletion().fit((rows, columns, stars))
+    plain = model.predict([[1, 3]])
+    np.testing.assert_array_equal(model.predict([("1", "3"), (1, 3), (1.0, 3.0)])[1:], [*plain] * 2)
+
+
 def test_unseen_names_have_effects_and_larger_errors():
     _, rows, columns, stars = ratings(1)
     model = MatrixCompletion().fit((rows, columns, stars))

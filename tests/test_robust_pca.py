@@ -156,6 +156,24 @@ def test_intervals_cover_what_they_say():
         assert count / total == pytest.approx(level, abs=0.05)
 
 
+@pytest.mark.parametrize("value", [20.0, 1e3, 1e6, 1e9, -1e12])
+def test_a_typing_error_is_found_however_large_it_is(value):
+    _, table, _ = noisy_table(7, spikes=0.0)
+    right = table[5, 0]
+    table[5, 0] = value
+    model = RobustPCA().fit(table)
+    np.testing.assert_array_equal(np.transpose(model.outliers_.nonzero()), [[5, 0]])
+    assert model.cleaned_[5, 0] == pytest.approx(right, abs=0.5)
+
+
+def test_the_unit_of_the_weights_does_not_matter():
+    _, table, _ = noisy_table(9)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(table))
+    one, other = (RobustPCA().fit(table, sample_weight=c * weights) for c in (1.0, 2.0**20))
+    np.testing.assert_array_equal(other.cleaned_, one.cleaned_)
+    np.testing.assert_array_equal(other.standard_error_, one.standard_error_)
+
+
 def test_the_number_of_components_is_kept():
     rng = np.random.default_rng(12)
     table = 2 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 15))

@@ -60,8 +60,11 @@ def entries_of(
     elif library_of(X) is not None and _is_list(X):
         found = _listed(_columns_of(X), weights, shape)
     else:
+        names = _names_of(X)
         X = validated(estimator, X, reset=True)
         found = _stored(X, weights) if sparse.issparse(X) else _seen(X, weights)
+        if names is not None:
+            found = found._replace(row_ids=names[0], column_ids=names[1])
     estimator.n_features_in_ = found.shape[1]  # pyright: ignore[reportAttributeAccessIssue]
     return found.known()
 
@@ -105,7 +108,8 @@ def places_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError("predict takes places: a data frame with a column of rows and one "
                              "of columns.")  # fmt: skip
         return parts[0], parts[1]
-    positions = np.asarray(X)
+    # Names of several kinds stay what they are.
+    positions = np.array(X, dtype=object) if isinstance(X, list) else np.asarray(X)
     if positions.ndim != 2 or positions.shape[1] != 2:
         raise ValueError(
             "predict takes positions, a row and a column each: an array of shape (k, 2); got an "
@@ -115,13 +119,23 @@ def places_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def numbers_of(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Positions of names among ids that are sorted; -1 for those that are not there."""
+    """Positions of names among ids; -1 for those that are not there."""
     names = np.asarray(names)
-    if ids.dtype == object or names.dtype.kind != ids.dtype.kind:
+    ordered = ids.dtype != object and bool(np.all(ids[1:] >= ids[:-1]))
+    if not ordered or names.dtype.kind != ids.dtype.kind:
         known = {name: place for place, name in enumerate(ids.tolist())}
         return np.array([known.get(name, -1) for name in names.tolist()], np.int64)
     place = np.minimum(np.searchsorted(ids, names), max(0, len(ids) - 1))
     return np.where(ids[place] == names, place, -1) if len(ids) else np.full(len(names), -1)
+
+
+def _names_of(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """What a data frame calls its rows and columns."""
+    library = library_of(X)
+    if library is None:
+        return None
+    columns = np.array(list(X.columns), dtype=object)
+    return (np.arange(len(X)) if library == "polars" else np.asarray(X.index)), columns
 
 
 def _columns_of(X: Any) -> tuple[np.ndarray, ...]:

@@ -86,6 +86,8 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     if library is None:
         return None
     frame = X.collect() if type(X).__name__ == "LazyFrame" else X
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise ValueError("The columns of the data frame have several levels; join their names.")
     if len(set(frame.columns)) < len(frame.columns):
         raise ValueError("The data frame has several columns of one name; rename them.")
     if only is not None:

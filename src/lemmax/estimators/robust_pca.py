@@ -338,6 +338,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         pair of arrays (or data frames) of the shape of the table
         """
         check_is_fitted(self)
+        if not hasattr(self, "standard_error_"):
+            raise ValueError(
+                "The model was loaded, and data frames are not stored with it: fit it again, or "
+                "use impute(X, return_std=True)."
+            )
         if self.nonnegative:
             half = special.ndtri((1 + level) / 2) * self.standard_error_
         else:

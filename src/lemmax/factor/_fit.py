@@ -101,6 +101,8 @@ Watch = Callable[[str, int, float], None]
 
 def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     """Fit the model; `watch` is called before every sweep and may raise `Stopped`."""
+    # Weights are relative: only their ratios count.
+    cells = cells.with_weights(cells.weights / np.mean(cells.weights, where=cells.known))
     columns = common_unit(cells) if options.effects else own_units(cells)
     if not options.centred:
         columns = columns._replace(centre=np.zeros_like(columns.centre))

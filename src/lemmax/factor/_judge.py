@@ -130,6 +130,10 @@ def _student(numbers: np.ndarray) -> np.ndarray:
 
 
 def _lognormal(logarithms: np.ndarray, median: float, spread: float) -> np.ndarray:
-    """Logarithm of the density, of numbers given by their logarithms."""
-    normal = -0.5 * ((logarithms - median) / spread) ** 2 - 0.5 * np.log(2 * np.pi)
+    """Logarithm of the density, of numbers given by their logarithms.
+
+    Above the median it is flat in the logarithm: what is larger is no less likely to be wrong.
+    """
+    below = np.minimum(logarithms - median, 0.0)
+    normal = -0.5 * (below / spread) ** 2 - 0.5 * np.log(2 * np.pi)
     return normal - np.log(spread) - logarithms
