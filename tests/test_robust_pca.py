@@ -52,6 +52,19 @@ def test_small_and_ill_conditioned_tables_are_exact(seed):
     np.testing.assert_allclose(model.reconstruction_, truth, atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_that_converge_last_are_exact_too(seed):
+    """One wrong cell alone: no other may be left over when the bulk of the residuals vanishes."""
+    rng = np.random.default_rng(seed)
+    truth = 5 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 25))
+    table = truth.copy()
+    table[3, 4], table[10, 2] = 99.0, np.nan
+    model = RobustPCA(random_state=seed).fit(table)
+    assert model.status_ == "EXACT"
+    np.testing.assert_array_equal(np.transpose(model.outliers_.nonzero()), [[3, 4]])
+    np.testing.assert_allclose(model.cleaned_, truth, atol=1e-11)
+
+
 def test_new_rows_are_scored_in_spite_of_holes_and_errors(cleaned):
     _, _, model = cleaned
     rng = np.random.default_rng(1)

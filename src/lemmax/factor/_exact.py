@@ -24,6 +24,8 @@ _BULK = 6.0
 # Residuals this small, in units of their column, are rounding errors.
 _ROUNDING = 1e-9
 _COLLAPSED = 1e-13
+# Cells with residuals up to this are polished, until so many sweeps in turn bring no progress.
+_NEARLY_ROUNDING, _POLISH = 1e-5, 3
 # The noise of an exact table as a model: small, but rows of few cells have regular equations.
 _NOISE = 1e-7
 # This share of the unseen cells, and so many of them, must be predicted.
@@ -67,7 +69,7 @@ def exact(
         for rows in (True, False):
             if lost[not rows]:
                 fit.anneal(rows)
-    fit.run(cells.known & (fit.sizes() <= _ROUNDING))
+    fit.polish()
     return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= _ROUNDING), fit.sweeps)
 
 
@@ -147,6 +149,20 @@ class _Refinement:
             best, since = (median, 0) if median < _PROGRESS * best else (best, since + 1)
             if since >= _PATIENCE:
                 break
+
+    def polish(self) -> None:
+        """Least squares on all cells that are nearly explained, until the last of them is."""
+        allowed = self.cells.known & (self.sizes() <= _NEARLY_ROUNDING)
+        worst, since = np.inf, 0
+        while since < _POLISH:
+            self.sweeps += 1
+            for rows in (True, False):
+                self._step(self.residual(), allowed.astype(np.float64), rows)
+            self._balance()
+            before, worst = worst, float(np.max(self.sizes()[allowed], initial=0.0))
+            if worst <= _COLLAPSED:
+                break
+            since = 0 if worst < _PROGRESS * before else since + 1
 
     def lost(self) -> tuple[bool, bool]:
         """Whether there are rows, and columns, of which less than most is explained."""
