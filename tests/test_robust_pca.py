@@ -365,4 +365,5 @@ def test_no_warning_where_there_is_nothing_to_warn_of():
     _, table, _ = noisy_table(8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        RobustPCA().fit(table)
+        model = RobustPCA().fit(table)
+    assert model.status_ == "NOISE_LEVEL"

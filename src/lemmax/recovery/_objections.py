@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 # So many rows are named.
 _LISTED = 5
 
@@ -36,16 +34,6 @@ class Objection(str):
             for name, some in zip(names, self.lines, strict=False)
         ]
         return self.sentence.format(" and ".join(part for part in listed if part))
-
-    def of_whole(self, parts: Sequence[np.ndarray]) -> "Objection":
-        """As one about a table of which only some rows and columns were looked at: which."""
-        return Objection(self.sentence, lines_of_whole(self.lines, parts))
-
-
-def lines_of_whole(lines: Lines, parts: Sequence[np.ndarray]) -> Lines:
-    """Rows and columns of a part of a table, as those of the table."""
-    pairs = zip(lines, parts, strict=bool(lines))
-    return tuple([int(part[k]) for k in some] for some, part in pairs)
 
 
 def _numbered(lines: Lines) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from .._typing import Parameters
 from ..maps import AbstractMap
 from ..points import AbstractPoint
-from ._objections import Naming, Objection, lines_of_whole
+from ._objections import Naming, Objection
 
 
 class RecoveryStatus(enum.IntEnum):
@@ -140,16 +140,6 @@ class Recovery:
             return float("nan")
         inside = float(np.nanmax(sizes[~wrong]))
         return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
-
-    def of_whole(self, *parts: np.ndarray) -> "Recovery":
-        """What it says of rows and columns, as said of a table of which it has seen some: which.
-
-        The arrays stay those of the part.
-        """
-        said = (o.of_whole(parts) if isinstance(o, Objection) else o for o in self.objections)
-        return dataclasses.replace(
-            self, objections=tuple(said), doubtful=lines_of_whole(self.doubtful, parts)
-        )
 
     def named(self, *names: Naming) -> "Recovery":
         """With objections in which rows and columns have names: one function for each mode."""
