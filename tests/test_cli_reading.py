@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lemmax.cli._numbers import Spelling, as_numbers
-from lemmax.cli._reading import columns_of_list, read_table
+from lemmax._columns import Spelling, as_numbers
+from lemmax.cli._files import Refusal
+from lemmax.cli._reading import columns_of_list, read_columns, read_table
 from tests.commands import refusal_of
 
 
@@ -167,8 +168,33 @@ def test_excel_files(tmp_path):
     assert "has no sheet 'other'; it has data, more" in refusal_of("pca", path, "--array", "other")
 
 
-def test_a_list_of_entries_is_recognised(tmp_path):
-    path = written(tmp_path / "list.csv", "u,i,r\na,x,1\na,y,2\nb,x,3\n")
-    assert columns_of_list(path) == "u,i,r"
-    assert columns_of_list(written(path, "u,i,r\n1,2,3\n1,3,2\n")) is None
-    assert columns_of_list(written(path, "day,note,r\na,p,1\nb,q,2\n")) is None
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("u,i,r\na,x,1\na,y,2\nb,x,3\n", "u,i,r"),
+        ("u,i,r\na,x,1\n", "u,i,r"),
+        ("u,i,r\n1,2,3.5\n1,3,2\n", "u,i,r"),
+        ("when,Rating,userId,movie_id\n7,3,1,2\n8,4,1,3\n", "userId,movie_id,Rating"),
+        ('"us,er",film,stars,note\na,x,1,\nb,y,2,\n', '"us,er",film,stars'),
+        ("u,i,r\n1.5,2,3\n1,3,2\n", None),
+        ("u,i,r\n1,2,3\n,3,2\n", None),
+        ("a,b,c,d\n1,2,3,4\n2,3,4,5\n", None),
+        ("u,i,r\na,x,good\nb,x,bad\n", None),
+        ("1,2,3\n2,3,4\n", None),
+    ],
+)
+def test_a_list_of_entries_is_recognised(tmp_path, text, names):
+    assert columns_of_list(written(tmp_path / "list.csv", text)) == names
+
+
+def test_columns_of_a_list_without_names_have_numbers(tmp_path):
+    path = written(tmp_path / "list.csv", "196,242,3,881\n186,302,4,891\n")
+    cells = read_columns(path, ["1", "2", "3"])
+    assert [column.tolist() for column in cells.columns] == [
+        ["196", "186"], ["242", "302"], ["3", "4"]
+    ]  # fmt: skip
+    assert len(read_columns(path, ["1", "2", "3"], header=False).columns[0]) == 2
+    # Names come first, also those that are numbers.
+    assert read_columns(path, ["196", "3"]).columns[1].tolist() == ["4"]
+    with pytest.raises(Refusal, match="has no column '5'; it has: 1, 2, 3, 4"):
+        read_columns(path, ["1", "2", "5"], header=False)

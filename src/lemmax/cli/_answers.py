@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import page, plots
-from ._numbers import Spelling
+from .._columns import Spelling
 from ._outcome import Outcome, shortest
 from ._reading import TableFile
 

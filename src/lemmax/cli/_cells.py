@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._columns import MISSING, as_numbers, texts_of
 from ._files import Refusal
 from ._formats import TEXTS, unreadable
-from ._numbers import MISSING, as_numbers
 
 _SEPARATORS = "\t;,"
 # So many lines tell the separator.
@@ -36,6 +36,15 @@ class Cells(NamedTuple):
     """Where every row stands in a text or on a sheet; None if a format has no lines."""
     separator: str = ","
     note: str = ""
+
+    def row_name(self, row: int) -> str:
+        """A row as who looks into the file finds it."""
+        return place_in_file(self.lines, row)
+
+
+def place_in_file(lines: np.ndarray | None, row: int) -> str:
+    """A row by its line, or by its number."""
+    return f"row {row + 1}" if lines is None else f"line {lines[row]}"
 
 
 def read_cells(
@@ -204,24 +213,8 @@ def _parquet(path: pathlib.Path) -> Cells:
 
 def _as_texts(frame: Any) -> list[np.ndarray]:
     """Columns of a data frame as arrays of text; nothing where a value is missing."""
-    columns = []
-    for place in range(frame.shape[1]):
-        cells = frame.iloc[:, place].astype(object).tolist()
-        column = np.empty(len(cells), object)
-        column[:] = [cell if isinstance(cell, str) else _as_text(cell) for cell in cells]
-        columns.append(column)
-    return columns
-
-
-def _as_text(cell: Any) -> str:
-    import pandas as pd
-
-    if cell is None or cell is pd.NaT or cell is pd.NA or cell != cell:
-        return ""
-    if isinstance(cell, (float, np.floating)):
-        return repr(float(cell)).removesuffix(".0")
-    text = str(cell)
-    return text.removesuffix(" 00:00:00") if hasattr(cell, "isoformat") else text
+    columns = (frame.iloc[:, place].astype(object) for place in range(frame.shape[1]))
+    return [texts_of(column.tolist()) for column in columns]
 
 
 def _names(path: pathlib.Path, first: list[str], header: bool | None) -> list[str] | None:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import plots
+from .._columns import as_numbers, listed_cells
 from ._answers import INTERVAL, LEVEL, WRONG
 from ._files import Refusal
-from ._numbers import as_numbers
 from ._outcome import Outcome, listed, shortest
 from ._readiness import counted
-from ._reading import listed_cells, read_columns
+from ._reading import read_columns, split_names
 
 _UNKNOWN = -1
 _BASIS = {
@@ -53,19 +53,26 @@ class Asked(NamedTuple):
 class NamedEntries:
     """A list of entries: names of rows and columns, and values."""
 
-    def __init__(self, path: pathlib.Path, columns: str, sheet: str | None = None):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        columns: str,
+        sheet: str | None = None,
+        header: bool | None = None,
+    ):
         import pandas as pd
 
-        self.path = path
-        self.names = [name.strip() for name in columns.split(",")]
-        if len(self.names) != 3:
+        self.path, self.header = path, header
+        self.names = split_names(columns)
+        if len(set(self.names)) != 3 or len(self.names) != 3:
             raise Refusal(
-                "--columns takes three names: those of row, column and value, as in u,i,r."
+                "--columns takes three names: those of row, column and value, as in u,i,r (their "
+                "numbers, as in 1,2,3, if the file has no line of names)."
             )
-        cells = read_columns(path, self.names, sheet)
+        cells = read_columns(path, self.names, sheet, header)
         *sides, texts = cells.columns
         (found,) = as_numbers([texts], cells.separator == ";")
-        self._unread = listed_cells(self.names[2:], [texts], [found], cells.lines)
+        self._unread = listed_cells(self.names[2:], [texts], [found], cells.row_name)
         if not found.is_numeric:
             told = f": {self._unread}" if self._unread else ""
             raise Refusal(f"Column {self.names[2]!r} of {path} holds no values{told}.")
@@ -95,7 +102,7 @@ class NamedEntries:
 
     def asked(self, path: pathlib.Path) -> Asked:
         """The entries that a file names."""
-        texts = read_columns(path, self.names[:2]).columns
+        texts = read_columns(path, self.names[:2], header=self.header).columns
         places = []
         for labels, wanted in zip((self.rows, self.columns), texts, strict=True):
             numbers = {label: k for k, label in enumerate(labels)}

@@ -63,8 +63,9 @@ def complete(
 
     console = Console()
     with refusing():
+        recognised = None
         if columns is None and labels is None and only is None and drop is None:
-            columns = columns_of_list(file, array)
+            columns = recognised = columns_of_list(file, array, header)
         if predict is not None and columns is None:
             raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
         table = entries = asked = None
@@ -76,7 +77,7 @@ def complete(
             require_values(table)
             shape = table.values.shape
         else:
-            entries = NamedEntries(file, columns, array)
+            entries = NamedEntries(file, columns, array, header)
             effects = True if effects is None else effects
             asked = None if predict is None else entries.asked(predict)
             shape = len(entries.rows), len(entries.columns)
@@ -87,6 +88,11 @@ def complete(
             note_likely_list(outcome, table)
         if entries is not None:
             entries.tell(outcome)
+            if recognised is not None:
+                outcome.note(
+                    f"It is read as a list of entries, --columns {recognised}; as a table with "
+                    "--only and the names of its columns."
+                )
         if asked is not None:
             asked.tell(outcome, effects)
         model = MatrixCompletion(
