@@ -27,8 +27,9 @@ def test_a_pandas_frame_is_cleaned_where_it_must_be():
     before = frame.copy()
     with pytest.warns(
         UserWarning, match="Set aside, since they do not hold numbers: when, station"
-    ):
+    ) as told:
         model = RobustPCA().fit(frame)
+    assert told[0].filename == __file__
     pd.testing.assert_frame_equal(frame, before)
     assert list(model.feature_names_in_) == ["a", "b", "c", "d", "e", "count", "cold"]
     cleaned = model.cleaned_
@@ -92,9 +93,9 @@ def test_frames_that_cannot_be_fitted_get_a_sentence():
     levels = pd.DataFrame(np.ones((4, 2)), columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]))
     with pytest.raises(ValueError, match="several levels"):
         RobustPCA().fit(levels)
-    empty = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [np.nan] * 3})
-    with pytest.raises(ValueError, match="Column b holds no values"):
-        RobustPCA().fit(empty)
+    numbers = np.array([[1.0, np.nan], [2.0, np.nan], [4.0, np.nan]])
+    with pytest.raises(ValueError, match="Column 1 holds no values"):
+        RobustPCA().fit(numbers)
     with pytest.raises(ValueError, match="infinity"):
         RobustPCA().fit(pd.DataFrame({"a": [1.0, np.inf, 3.0], "b": [1.0, 2.0, 3.0]}))
 
@@ -115,3 +116,48 @@ def test_numbers_in_columns_of_objects_are_numbers():
     frame.iloc[3, 0] = None
     model = RobustPCA().fit(frame)
     assert np.isfinite(float(model.cleaned_.iloc[3, 0]))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_cells_that_are_no_numbers_are_holes(library):
+    frame = measurements()[["a", "b", "c", "d", "e"]].reset_index(drop=True)
+    texts = frame.copy()
+    texts["a"] = [f"{1000 * value:,.2f}" for value in frame["a"]]
+    texts["c"] = [str(value) for value in frame["c"]]
+    texts.loc[7, "c"], texts.loc[8, "c"] = "12,a", "n/a"
+    texts["name"] = [f"x{k}" for k in range(60)]
+    texts["empty"] = np.nan
+    given = texts
+    if library == "polars":
+        given = pl.DataFrame({name: texts[name].to_list() for name in texts.columns})
+        given = given.with_columns(pl.col("empty").fill_nan(None))
+    with pytest.warns(UserWarning, match="numbers") as told:
+        model = RobustPCA().fit(given)
+    (warning,) = told
+    assert str(warning.message) == (
+        "Set aside, since they do not hold numbers: name. Set aside, since they hold no values: "
+        "empty. Text that is read as numbers: a, c. These are no numbers, and taken for holes: "
+        "'12,a' in column 'c', row 7."
+    )
+    holed = frame.assign(a=np.round(1000 * frame["a"], 2))
+    holed.loc[[7, 8], "c"] = np.nan
+    expected = RobustPCA().fit(holed)
+    np.testing.assert_array_equal(
+        model.cleaned_["c"].to_numpy().astype(float), expected.cleaned_["c"]
+    )
+    assert list(model.cleaned_.columns) == list(texts.columns)
+
+
+@pytest.mark.filterwarnings("ignore:Set aside")
+def test_text_in_new_rows_is_a_hole_and_named():
+    frame = measurements()
+    model = RobustPCA().fit(frame)
+    new = frame.tail(3).astype({"c": object})
+    new.loc["row 58", "c"] = "oops"
+    with pytest.warns(UserWarning, match="'oops' in column 'c', row 'row 58'"):
+        filled = model.impute(new)
+    holed = frame.tail(3).copy()
+    holed.loc["row 58", "c"] = np.nan
+    assert filled.loc["row 58", "c"] == model.impute(holed).loc["row 58", "c"]
+    with pytest.raises(ValueError, match="Column 'c' held numbers in the fit; now it is datetime"):
+        model.impute(new.assign(c=new["when"]))

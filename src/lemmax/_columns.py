@@ -158,14 +158,21 @@ def _plain_number(text: str) -> float:
         return np.nan
 
 
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN, or what pandas has for them."""
+    if isinstance(cell, (float, np.floating)):
+        return bool(np.isnan(cell))
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
+
+
 def text_of(cell: Any) -> str:
     """A cell as text; nothing for a value that is missing."""
     if isinstance(cell, str):
         return cell
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+    if is_missing(cell):
         return ""
     if isinstance(cell, (float, np.floating)):
-        return "" if np.isnan(cell) else repr(float(cell)).removesuffix(".0")
+        return repr(float(cell)).removesuffix(".0")
     text = str(cell)
     return text.removesuffix(" 00:00:00") if hasattr(cell, "isoformat") else text
 

@@ -10,7 +10,7 @@ from .. import plots
 from .._columns import as_numbers, listed_cells
 from ._answers import INTERVAL, LEVEL, WRONG
 from ._files import Refusal
-from ._outcome import Outcome, listed, shortest
+from ._outcome import Outcome, shortest
 from ._readiness import counted
 from ._reading import read_columns, split_names
 
@@ -34,20 +34,12 @@ class Asked(NamedTuple):
 
     def tell(self, outcome: Outcome, effects: bool) -> None:
         """Say for which rows and columns no entry is known, and what follows."""
+        from ..estimators._entries import unseen_sentence
+
         for names, places, side in zip(self.names, self.places, ("row", "column"), strict=True):
-            unseen = list(dict.fromkeys(names[k] for k in np.flatnonzero(places == _UNKNOWN)))
-            if not unseen:
-                continue
-            other = "column" if side == "row" else "row"
-            then = f"the effects of the {other} alone tell, with a larger error"
-            if not effects:
-                then = (
-                    "the mean of the column stands there"
-                    if side == "row"
-                    else "without --effects there is no prediction"
-                )
-            told = listed(range(len(unseen)), lambda k, unseen=unseen: repr(unseen[k]))
-            outcome.note(f"{self.path.name}: no entry of {told} is known; {then}.")
+            unseen = [names[k] for k in np.flatnonzero(places == _UNKNOWN)]
+            if unseen:
+                outcome.note(f"{self.path.name}: {unseen_sentence(unseen, side, effects)}.")
 
 
 class NamedEntries:
@@ -111,7 +103,7 @@ class NamedEntries:
             raise Refusal(f"{path} asks for no {self.names[0]} or {self.names[1]} that is known.")
         return Asked(path, (texts[0].tolist(), texts[1].tolist()), (places[0], places[1]))
 
-    def write(self, outcome: Outcome, model: Any, asked: Asked | None, effects: bool) -> None:
+    def write(self, outcome: Outcome, model: Any, asked: Asked | None) -> None:
         """The verdict, wrong entries, and what was asked for."""
         outcome.report(
             model.report_,
@@ -135,14 +127,12 @@ class NamedEntries:
                 "that header and add --predict FILE."
             )
         else:
-            self._predictions(outcome, model, asked, effects)
+            self._predictions(outcome, model, asked)
         self._show(outcome, model)
 
-    def _predictions(self, outcome: Outcome, model: Any, asked: Asked, effects: bool) -> None:
+    def _predictions(self, outcome: Outcome, model: Any, asked: Asked) -> None:
         values, errors = model.predict(asked.places, return_std=True)
         numbers = np.stack([values, errors, *model.predict_interval(asked.places, LEVEL)], axis=1)
-        if not effects:  # nothing is known about a column, then
-            numbers[asked.places[1] == _UNKNOWN] = np.nan
         known = zip(*(place != _UNKNOWN for place in asked.places), strict=True)
         rows = (
             [row, column, *map(shortest, each), _BASIS[bool(a), bool(b)]]

@@ -37,11 +37,10 @@ _TOLD = ("status", "objections", "doubtful_rows", "doubtful_columns")
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
     """Turn what went wrong into one sentence and exit code 2."""
-    from sklearn.exceptions import ConvergenceWarning
-
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the verdict is printed anyway
+            # What estimators warn of is on the screen anyway: the verdict, names that are unknown.
+            warnings.simplefilter("ignore", UserWarning)
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
         _say(str(error))

@@ -158,8 +158,8 @@ def read_columns(
 ) -> Cells:
     """Columns of a file as text without blanks around it.
 
-    By their names; by their numbers, from 1, if the first line has no names. Unless ``header`` says,
-    numbers are such if not all of them are in the first line.
+    By their names; by their numbers, from 1, if the first line has no names. Unless ``header``
+    says, numbers are such if not all of them are in the first line.
     """
     kind = kind_of(path)
     refuse_member(path, kind, sheet)

@@ -113,7 +113,7 @@ def complete(
             else:
                 assert entries is not None
                 outcome.fit(model, entries.values)
-                entries.write(outcome, model, asked, effects)
+                entries.write(outcome, model, asked)
                 names = (entries.rows, entries.columns)
             _factors(outcome, model, *names)
             outcome.write()

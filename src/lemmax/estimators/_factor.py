@@ -1,18 +1,19 @@
 """What the estimators on the factor model share."""
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_positive, check_real
+from .._checks import check_positive, check_real, warn_user
 from ..factor import FactorModel, Options
 from ..solve.progress import no_progress_bar, progress_bar
-from ._base import RecoveringEstimator
+from ._base import RecoveringEstimator, refuse_complex
+from ._frames import FrameParts, parts_of
 from ._report import TableReport
 
 # The length of the progress bar; nobody knows how many sweeps it will take.
@@ -27,6 +28,7 @@ class FactorEstimator(RecoveringEstimator):
     n_components: Any
     max_components: Any
     max_seconds: Any
+    n_features_in_: int
     report_: TableReport
     factor_model_: dict[str, Any]
 
@@ -64,7 +66,44 @@ class FactorEstimator(RecoveringEstimator):
         """Warn if nothing is predicted, or the fit was not finished."""
         if not self.report_.succeeded:
             name = type(self).__name__
-            warnings.warn(f"{name}: {self.report_.sentence()}", ConvergenceWarning, stacklevel=3)
+            warn_user(f"{name}: {self.report_.sentence()}", ConvergenceWarning)
+
+    def _validated(self, X: Any, reset: bool, **rules: Any) -> tuple[Any, FrameParts | None]:
+        """The numbers of a table, NaN at holes, and the parts of the data frame if it is one.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame
+        reset : bool
+            Whether this is a fit; otherwise columns are those of the fit, in its order.
+        **rules
+            Of scikit-learn's `check_array`.
+        """
+        rules = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **rules}
+        frame = parts_of(X, None if reset else self._columns_of_fit(X))
+        if frame is None:
+            refuse_complex(X)
+            return validate_data(self, X, reset=reset, **rules), None
+        array = check_array(frame.array, estimator=self, **rules)
+        if reset:
+            self.n_features_in_ = array.shape[1]
+            vars(self).pop("feature_names_in_", None)
+            if all(isinstance(name, str) for name in frame.numeric):
+                self.feature_names_in_ = np.array(frame.numeric, dtype=object)
+        elif array.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {array.shape[1]} columns of numbers, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input."
+            )
+        return array, frame
+
+    def _columns_of_fit(self, X: Any) -> list[Any] | None:
+        """Names of the columns of numbers in a data frame like that of the fit, if known."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            return list(names)
+        columns = getattr(X, "columns", ())
+        return list(columns) if len(columns) == self.n_features_in_ else None
 
     def _model(self) -> FactorModel:
         check_is_fitted(self)
