@@ -215,7 +215,7 @@ def test_arrays_are_tables_unless_they_are_said_to_be_lists():
     for given in (array, array.tolist()):
         model = MatrixCompletion(columns=(1, 2, 0)).fit(given)
         np.testing.assert_array_equal(model.complete(), plain.complete())
-        with pytest.raises(ValueError, match=r"this holds text.* list of entries, say which"):
+        with pytest.raises(ValueError, match=r"text, 'u0' at \[0, 1\].* list of entries, say"):
             MatrixCompletion().fit(given)
     with pytest.raises(ValueError, match="The array has no column 3; it has: 0, 1, 2"):
         MatrixCompletion(columns=(1, 2, 3)).fit(array)
@@ -280,7 +280,7 @@ def test_a_table_with_a_column_of_names_is_completed_beside_them():
     [
         (([0, 1], [0, 1]), "three arrays of one length"),
         (([0, 1], [0, 1], ["a", "b"]), "must be numbers"),
-        (([0, 1], [0, 1], [1.0, np.inf]), "must be finite"),
+        (([0, 1], [0, 1], [1.0, np.inf]), "There is infinity at .1., counted from 0"),
         (([0.0, np.nan], [0, 1], [1.0, 2.0]), "have no name"),
         ((np.array(["a", None], object), [0, 1], [1.0, 2.0]), "have no name .* in entry 1"),
         (([0, 1], [0, 1], [np.nan, np.nan]), "nothing but missing"),

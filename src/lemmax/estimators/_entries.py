@@ -9,6 +9,7 @@ from scipy import sparse
 from .._checks import warn_user
 from .._columns import entry_columns, is_missing
 from ._base import checked_weights, refuse_complex
+from ._factor import refuse_large
 from ._frames import (
     checked_frame,
     column_of,
@@ -20,7 +21,7 @@ from ._frames import (
 
 # So many names that are not known are listed.
 _LISTED = 5
-_CURE = (
+CURE = (
     "For a list of entries, say which columns hold rows, columns and values, as in "
     "MatrixCompletion(columns=('user', 'item', 'rating')), or fit a tuple (rows, columns, values)."
 )
@@ -84,31 +85,17 @@ def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
 
 def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] | None]:
     """A table of numbers, dense or sparse, and what a data frame calls its rows and columns."""
-    if _holds_text(X):
-        raise ValueError(f"An array is taken for a table of numbers, and this holds text. {_CURE}")
     table, frame = estimator._validated(X, reset=True, accept_sparse="coo")
     if frame is None:
         return table, None
     if len(frame.others) >= len(frame.numeric):
         others = ", ".join(map(repr, frame.others))
         raise ValueError(
-            f"The data frame is taken for a table of numbers, but {others} hold none. {_CURE}"
+            f"The data frame is taken for a table of numbers, but {others} hold none. {CURE}"
         )
     columns = np.empty(len(frame.numeric), object)
     columns[:] = frame.numeric
     return table, (np.asarray(row_names(frame.frame, frame.library)), columns)
-
-
-def _holds_text(X: Any) -> bool:
-    if library_of(X) is not None or sparse.issparse(X):
-        return False
-    try:
-        array = np.asarray(X)
-    except ValueError:  # of lists of several lengths, about which scikit-learn says more
-        return False
-    return array.dtype.kind in "US" or (
-        array.dtype == object and any(isinstance(cell, str) for cell in array.ravel())
-    )
 
 
 def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
@@ -283,8 +270,7 @@ def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> 
         values = np.asarray(parts[2], np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError("The values of a list of entries must be numbers.") from error
-    if np.any(np.isinf(values)):
-        raise ValueError("The values of a list of entries must be finite.")
+    refuse_large(values)
     rows, row_ids = _numbered(parts[0], None if shape is None else shape[0], "row")
     columns, column_ids = _numbered(parts[1], None if shape is None else shape[1], "column")
     weights = checked_weights(weights, values.shape)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -13,11 +14,13 @@ from .._checks import check_positive, check_real, warn_user
 from ..factor import FactorModel, Options
 from ..solve.progress import no_progress_bar, progress_bar
 from ._base import RecoveringEstimator, refuse_complex
-from ._frames import FrameParts, parts_of
+from ._frames import FrameParts, parts_of, row_names
 from ._report import TableReport
 
 # The length of the progress bar; nobody knows how many sweeps it will take.
 _BAR = 160
+# Squares of larger values, and sums of these, may overflow.
+_LARGEST = 1e150
 # Parts of the columns that are hidden in turn, for the score.
 _FOLDS = 5
 
@@ -31,6 +34,8 @@ class FactorEstimator(RecoveringEstimator):
     n_features_in_: int
     report_: TableReport
     factor_model_: dict[str, Any]
+    # What who has text among the numbers is told to do.
+    _cure_of_text = "Of a data frame, columns of text are set aside."
 
     def _options(self, **chosen: Any) -> Options:
         """Checked options of the fit."""
@@ -79,11 +84,18 @@ class FactorEstimator(RecoveringEstimator):
         **rules
             Of scikit-learn's `check_array`.
         """
-        rules = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **rules}
+        # In one order, so that a frame and its array have the same answer to the last bit.
+        rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan", **rules}
         frame = parts_of(X, None if reset else self._columns_of_fit(X))
         if frame is None:
             refuse_complex(X)
-            return validate_data(self, X, reset=reset, **rules), None
+            _refuse_text(X, self._cure_of_text)
+            # What is masked is missing.
+            X = X.astype(np.float64).filled(np.nan) if isinstance(X, np.ma.MaskedArray) else X
+            array = validate_data(self, X, reset=reset, **rules)
+            refuse_large(array)
+            return array, None
+        refuse_large(frame.array, frame)
         array = check_array(frame.array, estimator=self, **rules)
         if reset:
             self.n_features_in_ = array.shape[1]
@@ -108,6 +120,52 @@ class FactorEstimator(RecoveringEstimator):
     def _model(self) -> FactorModel:
         check_is_fitted(self)
         return FactorModel.from_state(self.factor_model_)
+
+
+def _refuse_text(X: Any, cure: str) -> None:
+    """Raise a sentence that names a cell with text, of anything but a data frame."""
+    if sparse.issparse(X):
+        return
+    try:
+        array = np.asarray(X)
+    except ValueError:  # lists of several lengths, about which scikit-learn says more
+        return
+    if array.ndim == 2 and array.dtype.kind in "USO":
+        text = next((place for place in np.ndindex(array.shape) if _is_text(array[place])), None)
+        if text is not None:
+            raise ValueError(
+                f"There is text, {str(array[text])!r} at {list(text)}, counted from 0, in what is "
+                f"taken for a table of numbers. {cure}"
+            )
+
+
+def _is_text(cell: Any) -> bool:
+    """Whether it cannot be taken for a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    except TypeError:  # scikit-learn says more about what is neither
+        return False
+    return False
+
+
+def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
+    """Raise a sentence that names a value that is infinite, or too large to be squared."""
+    stored = getattr(values, "data", values) if sparse.issparse(values) else values
+    large = np.argwhere(np.abs(stored) > _LARGEST)
+    if not len(large):
+        return
+    value, where = stored[tuple(large[0])], f"at {large[0].tolist()}, counted from 0"
+    if frame is not None:
+        row, column = large[0]
+        name = row_names(frame.frame, frame.library)[row]
+        where = f"in column {frame.numeric[column]!r}, row {name!r}"
+    what = "infinity" if np.isinf(value) else f"{value:g}"
+    raise ValueError(
+        f"There is {what} {where}; values must be below {_LARGEST:g}. Make it a hole (NaN), or "
+        "give the column another unit."
+    )
 
 
 def width_of(level: float, model: FactorModel) -> np.ndarray:

@@ -41,11 +41,9 @@ class FrameParts(NamedTuple):
         With `changed`, the whole frame: only cells that were changed are replaced, and columns
         without changes, or without numbers, are as they were.
         """
+        if changed is None:
+            return new_frame(self.frame, values, self.numeric)
         if self.library == "pandas":
-            import pandas as pd
-
-            if changed is None:
-                return pd.DataFrame(values, index=self.frame.index, columns=self.numeric)
             frame = self.frame.copy()
             for k, name in enumerate(self.numeric):
                 if changed[:, k].any():
@@ -53,8 +51,6 @@ class FrameParts(NamedTuple):
             return frame
         import polars as pl
 
-        if changed is None:
-            return pl.DataFrame({name: values[:, k] for k, name in enumerate(self.numeric)})
         replaced = [
             pl.Series(name, values[:, k])
             for k, name in enumerate(self.numeric)
@@ -62,15 +58,23 @@ class FrameParts(NamedTuple):
         ]
         return self.frame.with_columns(replaced)
 
-    def tidy(self, columns: dict[str, Any], rows: np.ndarray) -> Any:
+    def tidy(self, places: tuple[np.ndarray, ...], numbers: dict[str, np.ndarray]) -> Any:
         """A frame with a line for each of some cells."""
+        columns = {"column": [self.numeric[k] for k in places[1]], **numbers}
         if self.library == "pandas":
             import pandas as pd
 
-            return pd.DataFrame({"row": self.frame.index[rows], **columns})
+            return pd.DataFrame({"row": self.frame.index[places[0]], **columns})
         import polars as pl
 
-        return pl.DataFrame({"row": rows, **columns})
+        return pl.DataFrame({"row": places[0], **columns}, schema_overrides={"column": pl.String})
+
+
+def new_frame(frame: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
+    """Values in columns of some names, with the rows of a data frame."""
+    if library_of(frame) == "pandas":
+        return type(frame)(values, index=frame.index, columns=names)
+    return type(frame)({name: values[:, k] for k, name in enumerate(names)})
 
 
 def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
@@ -89,6 +93,8 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     if library is None:
         return None
     frame = checked_frame(X)
+    if not len(frame):
+        raise ValueError("The data frame has no rows.")
     if only is not None:
         missing = [name for name in only if name not in set(frame.columns)]
         if missing:
@@ -113,7 +119,7 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     aside = [] if only is not None else [name for name in others if name not in empty]
     _tell(frame, library, numeric, {"do not hold numbers": aside, "hold no values": empty})
     if not numeric:
-        raise ValueError("The data frame has no column of numbers.")
+        raise ValueError("The data frame has no column of numbers that holds a value.")
     array = np.column_stack([column.numbers for column in numeric.values()])
     return FrameParts(frame, library, list(numeric), array, others)
 

@@ -10,6 +10,7 @@ from .._checks import check_positive, warn_user
 from ..factor import FactorFit, Options, fit_entries, fit_table
 from ._base import sparse_at
 from ._entries import (
+    CURE,
     Entries,
     dense_with_gaps,
     entries_of,
@@ -104,6 +105,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     >>> best.tolist()
     ['film 10', 'film 09']
     """
+
+    _cure_of_text = CURE
 
     def __init__(
         self,

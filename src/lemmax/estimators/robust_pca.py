@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..factor import FactorFit, FactorModel, fit_table
 from ._base import checked_weights, sparse_at
 from ._factor import FactorEstimator, predicted_by_others, width_of
-from ._frames import FrameParts
+from ._frames import FrameParts, library_of, new_frame
 from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
 from ._report import report_of
 
@@ -217,17 +217,13 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             self.cleaned_ = cleaned
             self.outliers_ = sparse_at(places, (X - self.reconstruction_)[places], X.shape)
             return
-        names = np.array(frame.numeric, dtype=object)
         self.cleaned_ = frame.like(cleaned, changed)
-        self.outliers_ = frame.tidy(
-            {
-                "column": names[places[1]],
-                "was": X[places],
-                "should be": self.reconstruction_[places],
-                "error": self.standard_error_[places],
-            },
-            places[0],
-        )
+        numbers = {
+            "was": X[places],
+            "should be": self.reconstruction_[places],
+            "error": self.standard_error_[places],
+        }
+        self.outliers_ = frame.tidy(places, numbers)
         self.reconstruction_ = frame.like(self.reconstruction_)
         self.standard_error_ = frame.like(self.standard_error_)
 
@@ -237,7 +233,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         if not hasattr(self, "report_"):
             return super().summary()
         names = getattr(self, "feature_names_in_", None)
-        return self.report_.summary(column_name=str if names is None else lambda k: str(names[k]))
+        index = getattr(getattr(self, "reconstruction_", None), "index", None)
+        return self.report_.summary(
+            str if index is None else lambda k: str(index[k]),
+            str if names is None else lambda k: str(names[k]),
+        )
 
     def _new(self, X: Any) -> tuple[np.ndarray, FrameParts | None]:
         check_is_fitted(self)
@@ -250,7 +250,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         ----------
         X : array-like of shape (n_samples, n_features), or data frame
         """
-        X, _ = self._new(X)
+        return self._transformed(self._new(X)[0])
+
+    def _transformed(self, X: np.ndarray) -> np.ndarray:
         if self.nonnegative:
             return nonnegative_scores(X, self.components_, self._loss())
         model = self._model()
@@ -319,11 +321,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
                 "The model was loaded, and data frames are not stored with it: fit it again, or "
                 "use impute(X, return_std=True)."
             )
+        frame, error = self.reconstruction_, np.asarray(self.standard_error_)
         if self.nonnegative:
-            half = special.ndtri((1 + level) / 2) * self.standard_error_
+            half = special.ndtri((1 + level) / 2) * error
         else:
-            half = width_of(level, self._model()) * self.standard_error_
-        return self.reconstruction_ - half, self.reconstruction_ + half
+            half = width_of(level, self._model()) * error
+        bounds = np.asarray(frame) - half, np.asarray(frame) + half
+        if library_of(frame) is None:
+            return bounds
+        lower, upper = (new_frame(frame, each, list(frame.columns)) for each in bounds)
+        return lower, upper
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error with which a row's other cells predict a cell.
@@ -338,7 +345,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         X, _ = self._new(X)
         unit = np.nanstd(X, axis=0) if self.nonnegative else self._model().scale
         predicted = predicted_by_others(
-            X, lambda hidden: self.inverse_transform(self.transform(hidden))
+            X, lambda hidden: self.inverse_transform(self._transformed(hidden))
         )
         return -float(np.nanmean(np.abs(predicted - X) / unit))
 
