@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import page, plots
 from .._columns import Spelling
+from ._formats import TEXTS
 from ._outcome import Outcome, shortest
 from ._reading import TableFile
 
@@ -66,7 +67,8 @@ def write_replaced(outcome: Outcome, name: str, table: TableFile, replaced: Repl
             column[some.rows] = [spelling.write(value) for value in some.values]
             columns[place] = column
     rows = zip(*(_texts(column).tolist() for column in columns), strict=True)
-    outcome.listing(name, whole.names, rows, whole.separator)
+    copied = table.path.suffix.lower() in TEXTS
+    outcome.listing(name, whole.names, rows, whole.separator, copied)
     labels, names = table.row_labels(), table.column_labels()
     places = list(zip(replaced.rows.tolist(), replaced.columns.tolist(), strict=True))
     numbers = zip(*(each.tolist() for each in replaced[3:]), strict=True)
