@@ -383,5 +383,7 @@ def test_the_summary_says_why_its_two_measures_differ():
     assert told in report.sentence()
     same = dataclasses.replace(report, error=report.median_error / 2)
     assert told not in same.sentence()
-    worse = dataclasses.replace(same, explained=-0.1, status=RecoveryStatus.NOT_IDENTIFIABLE)
+    worse = dataclasses.replace(
+        report, explained=-0.1, median_error=1.0, status=RecoveryStatus.NOT_IDENTIFIABLE
+    )
     assert "some cells are predicted far worse" in worse.sentence()

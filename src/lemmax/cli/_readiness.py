@@ -92,11 +92,11 @@ def note_likely_list(outcome: Outcome, table: TableFile) -> None:
 
 
 def possible_rank(
-    outcome: Outcome, rank: int, shape: tuple[int, ...], option: str = "--rank"
-) -> int:
-    """The number of terms, or, with a note, what no array of the shape exceeds."""
+    outcome: Outcome, rank: int | None, shape: tuple[int, ...], option: str = "--rank"
+) -> int | None:
+    """The number of terms, if it is given, or, with a note, what no array of the shape exceeds."""
     largest = math.prod(shape) // max(shape)
-    if rank <= largest:
+    if rank is None or rank <= largest:
         return rank
     outcome.note(
         f"Nothing of shape {' × '.join(map(str, shape))} has a rank above {largest}: {option} "

@@ -96,9 +96,7 @@ def complete(
         if asked is not None:
             asked.tell(outcome, effects)
         model = MatrixCompletion(
-            None
-            if components is None
-            else possible_rank(outcome, components, shape, "--components"),
+            possible_rank(outcome, components, shape, "--components"),
             max_components=max_components,
             loss=loss_of(squared),
             effects=effects,
