@@ -309,7 +309,7 @@ def test_complete_predicts_by_name(tmp_path):
     said = refusal_of("complete", ratings, *columns, "--predict", asked, "--out", out)
     assert "asked.csv asks for no user or item that is known" in said
     said = output_of(0, "complete", ratings, *columns, "--components", 2, "--out", out)
-    assert "list the wanted user,item in a file with that header and add --predict" in said
+    assert "in a file with the columns user and item, and add --predict FILE" in said
     assert lines_of(out / "row_factors.csv")[0] == ["row", "effect", "factor 1", "factor 2"]
 
 

@@ -188,6 +188,8 @@ def test_a_list_of_entries_is_recognised(tmp_path, text, names):
 
 
 def test_columns_of_a_list_without_names_have_numbers(tmp_path):
+    path = written(tmp_path / "list.csv", "a,x,3\nb,y,4\n")
+    assert columns_of_list(path, header=False) == "1,2,3"
     path = written(tmp_path / "list.csv", "196,242,3,881\n186,302,4,891\n")
     cells = read_columns(path, ["1", "2", "3"])
     assert [column.tolist() for column in cells.columns] == [

@@ -123,8 +123,8 @@ class NamedEntries:
         )
         if asked is None:
             outcome.say(
-                f"For predictions, list the wanted {self.names[0]},{self.names[1]} in a file with "
-                "that header and add --predict FILE."
+                f"For predictions, list what is wanted in a file with the columns {self.names[0]} "
+                f"and {self.names[1]}, and add --predict FILE."
             )
         else:
             self._predictions(outcome, model, asked)

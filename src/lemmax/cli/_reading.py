@@ -169,7 +169,7 @@ def read_columns(
             "parquet file."
         )
     cells = read_cells(path, kind, header is not False, sheet)
-    numbers = list(map(str, range(1, len(cells.columns) + 1)))
+    numbers = _numbered(cells)
     if header is None and not set(names) <= set(cells.names or ()) and set(names) <= set(numbers):
         cells = read_cells(path, kind, False, sheet)
     there = cells.names or numbers
@@ -181,10 +181,18 @@ def read_columns(
     return cells._replace(names=list(names), columns=stripped)
 
 
+def _numbered(cells: Cells) -> list[str]:
+    """What columns without names are called."""
+    return [str(k + 1) for k in range(len(cells.columns))]
+
+
 def columns_of_list(
     path: pathlib.Path, sheet: str | None = None, header: bool | None = None
 ) -> str | None:
-    """Names of row, column and value if a file with names is a list of entries."""
+    """Names, or numbers, of row, column and value if a file is a list of entries.
+
+    Without names, whole numbers are not taken for ids.
+    """
     kind = kind_of(path)
     if kind not in NAMED:
         return None
@@ -192,14 +200,16 @@ def columns_of_list(
         cells = read_cells(path, kind, header, sheet)
     except UnclearHeader:
         return None
-    names = cells.names
-    if names is None or len(set(names)) < len(names):
+    names = cells.names or _numbered(cells)
+    if len(set(names)) < len(names):
         return None
     found = as_numbers(cells.columns, cells.separator == ";")
 
     def are_ids(k: int) -> bool:
         if found[k].is_numeric:
-            return all(_WHOLE.fullmatch(text.strip()) for text in cells.columns[k])
+            return cells.names is not None and all(
+                _WHOLE.fullmatch(text.strip()) for text in cells.columns[k]
+            )
         return len(found[k].unreadable) > 0
 
     places = entry_columns(names, are_ids)

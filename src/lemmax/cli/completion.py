@@ -28,7 +28,13 @@ from ._options import (
     loss_of,
 )
 from ._outcome import Outcome, refusing
-from ._readiness import note_likely_list, note_reading, possible_rank, require_values
+from ._readiness import (
+    note_likely_list,
+    note_reading,
+    possible_rank,
+    require_columns,
+    require_values,
+)
 from ._reading import TableFile, as_dense, columns_of_list, read_table
 
 _FACTORS = ("row factors", "column factors")
@@ -75,6 +81,7 @@ def complete(
             effects = sparse.issparse(table.values) if effects is None else effects
             table = as_dense(table)
             require_values(table)
+            require_columns(table, 2)
             shape = table.values.shape
         else:
             entries = NamedEntries(file, columns, array, header)
