@@ -92,8 +92,9 @@ def _in_lines(residuals: np.ndarray, wrong: np.ndarray, step: int) -> tuple[np.n
     if step == 1:
         return residuals, wrong
     width = residuals.shape[1]
-    beside = min(step, max(1, _DOTS // width))
-    group = -(-step // beside)
+    group = -(-step // min(step, max(1, _DOTS // width)))
+    # As few as hold all rows: what is left over would be drawn as missing.
+    beside = -(-step // group)
     lines = -(-len(residuals) // step)
     # The last line may be short, and so may the last group of every line.
     values = np.full((lines * step, width), np.nan)
