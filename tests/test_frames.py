@@ -264,6 +264,16 @@ def test_odd_tables_get_a_sentence(given, sentence):
         RobustPCA().fit(given)
 
 
+def test_one_column_of_text_tells_how_another_is_written():
+    frame = small()
+    # With three decimals and a comma, a thousand or little more than one.
+    thirds = [f"{value / 20:.3f}".replace(".", ",") for value in frame["a"]]
+    texts = frame.assign(a=thirds, b=[f"{value:.2f}".replace(".", ",") for value in frame["c"]])
+    with pytest.warns(UserWarning, match="Text that is read as numbers: a, b"):
+        model = RobustPCA().fit(texts)
+    assert model.mean_[0] == pytest.approx(1, abs=0.1)
+
+
 def test_what_is_masked_is_missing():
     table = small().fillna(20.0).to_numpy()
     hidden = np.random.default_rng(1).random(table.shape) < 0.1

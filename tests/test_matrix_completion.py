@@ -224,6 +224,19 @@ def test_arrays_are_tables_unless_they_are_said_to_be_lists():
         assert MatrixCompletion().fit(whole).n_features_in_ == 3
 
 
+def test_ids_of_every_kind_are_ids():
+    _, rows, columns, stars = ratings()
+    plain = MatrixCompletion().fit((rows, columns, stars)).complete()
+    frame = pd.DataFrame({"a": rows, "b": columns, "c": stars})
+    kinds = [
+        frame.astype({"a": "Int64", "b": "category"}),
+        frame.assign(a=pd.Timestamp("2020-01-01") + pd.to_timedelta(rows, unit="D")),
+        pl.DataFrame({"a": rows.astype(np.uint8), "b": columns, "c": stars}).lazy(),
+    ]
+    for kind in kinds:
+        np.testing.assert_array_equal(MatrixCompletion().fit(kind).complete(), plain)
+
+
 def test_short_lists_are_lists_and_tables_are_tables():
     entries = pd.DataFrame({"a": ["x", "y", "x"], "b": [1, 2, 3], "c": [1.0, 2.0, 3.0]})
     with pytest.warns(ConvergenceWarning):

@@ -131,11 +131,11 @@ def list_wrong(
     bad = _furthest(standard, replaced)
     if not len(bad.rows):
         return
-    labels, names = table.row_labels(), table.column_labels()
+    names = table.column_labels()
     rows, anchors, seen = [], [], set()
     for i, j, _, value, error, lower, upper in zip(*(each.tolist() for each in bad), strict=True):
         bounds = f"{lower:.4g} to {upper:.4g}" if np.isfinite(error) else "unknown"
-        place = page.link(labels[i].strip() or str(i + 1), "#cells")
+        place = page.link(table.row_name(i), "#cells")
         size = f"{standard[i, j]:.3g}" if 0 < error < np.inf else ""
         rows.append([place, names[j], table.was(i, j), f"{value:.4g}", bounds, size])
         # The first cell of a row is what links to the row lead to.

@@ -11,9 +11,9 @@ from .._columns import entry_columns, is_missing
 from ._base import checked_weights, refuse_complex
 from ._factor import refuse_large
 from ._frames import (
+    are_ids,
     checked_frame,
-    column_of,
-    is_numeric,
+    columns_of,
     library_of,
     row_names,
     unreadable_cells,
@@ -64,6 +64,7 @@ class Entries(NamedTuple):
 def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
     """From a table with NaN, a sparse matrix, or a list (`MatrixCompletion.fit` says which)."""
     named = None
+    X = X if library_of(X) is None else checked_frame(X)
     if isinstance(X, tuple):
         parts = X
     elif y is not None and _are_pairs(X, y):
@@ -104,9 +105,8 @@ def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
     if columns is None:
         if library is None:
             return None
-        frame = checked_frame(X)
-        names = list(frame.columns)
-        places = entry_columns(names, lambda k: _are_ids(frame[names[k]], library))
+        names = list(X.columns)
+        places = entry_columns(names, lambda k: are_ids(X[names[k]], library))
         return None if places is None else tuple(names[k] for k in places)
     if isinstance(columns, str) or len(columns) != 3:
         raise ValueError(
@@ -129,26 +129,17 @@ def _width(X: Any) -> int:
     return shape[1] if len(shape) == 2 and not sparse.issparse(X) else 0
 
 
-def _are_ids(series: Any, library: str) -> bool:
-    """Whether a column holds names or whole numbers, and no decimals."""
-    column = column_of(series, library)
-    if column is None or not column.is_numeric or not is_numeric(series, library):
-        return True
-    return not np.any(np.isnan(column.numbers)) and np.asarray(series).dtype.kind not in "fc"
-
-
 def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
     """Rows, columns and values of a list."""
     library = library_of(X)
     if library is None:
         array = np.array(X, dtype=object) if isinstance(X, list) else np.asarray(X)
         return tuple(array[:, place] for place in named)
-    frame = checked_frame(X)
-    rows, columns = (np.asarray(frame[name]) for name in named[:2])
-    values = column_of(frame[named[2]], library)
+    rows, columns = (np.asarray(X[name]) for name in named[:2])
+    values = columns_of(X, named[2:], library)[named[2]]
     if values is None or not values.is_numeric:
         raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
-    unread = unreadable_cells(frame, library, {named[2]: values})
+    unread = unreadable_cells(X, library, {named[2]: values})
     if unread:
         warn_user(f"These are no numbers, and left out: {unread}.")
     return rows, columns, values.numbers

@@ -103,19 +103,18 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
                 f"{', '.join(map(repr, missing))} are missing."
             )
     names = list(frame.columns) if only is None else list(only)
-    found = {name: column_of(frame[name], library) for name in names}
+    found = columns_of(frame, names, library)
     if only is not None:
         strange = [name for name, column in found.items() if column is None]
         if strange:
             kind = frame[strange[0]].dtype
             raise ValueError(f"Column {strange[0]!r} held numbers in the fit; now it is {kind}.")
+    read = {name: column for name, column in found.items() if column is not None}
     numeric = {
-        name: column
-        for name, column in found.items()
-        if column is not None and (only is not None or column.is_numeric)
+        name: column for name, column in read.items() if only is not None or column.is_numeric
     }
     others = [name for name in frame.columns if name not in numeric]
-    empty = [name for name in others if found.get(name) and not len(found[name].unreadable)]
+    empty = [name for name in others if name in read and not len(read[name].unreadable)]
     aside = [] if only is not None else [name for name in others if name not in empty]
     _tell(frame, library, numeric, {"do not hold numbers": aside, "hold no values": empty})
     if not numeric:
@@ -134,13 +133,28 @@ def checked_frame(X: Any) -> Any:
     return frame
 
 
-def column_of(series: Any, library: str) -> Column | None:
-    """A column of a data frame as numbers; None for dates, categories and the like."""
-    if is_numeric(series, library):
-        return Column(_numbers(series, library), np.zeros(0, np.int64), Spelling())
-    if not _is_text(series, library):
-        return None
-    return as_numbers([_texts(series)])[0]
+def columns_of(frame: Any, names: Sequence[Any], library: str) -> dict[Any, Column | None]:
+    """Columns of a data frame as numbers; None for dates, categories and the like.
+
+    Columns of text are read together, since one may tell how another is written.
+    """
+    found: dict[Any, Column | None] = dict.fromkeys(names)
+    texts = []
+    for name in names:
+        if is_numeric(frame[name], library):
+            found[name] = Column(_numbers(frame[name], library), np.zeros(0, np.int64), Spelling())
+        elif _is_text(frame[name], library):
+            texts.append(name)
+    read = as_numbers([_texts(frame[name]) for name in texts])
+    return found | dict(zip(texts, read, strict=True))
+
+
+def are_ids(series: Any, library: str) -> bool:
+    """Whether a column may name rows: it holds no decimals and no missing numbers."""
+    if not is_numeric(series, library):
+        return True
+    whole = series.dtype.is_integer() if library == "polars" else series.dtype.kind in "iu"
+    return bool(whole) and not np.any(np.isnan(_numbers(series, library)))
 
 
 def row_names(frame: Any, library: str) -> Any:
