@@ -91,7 +91,7 @@ class FactorEstimator(RecoveringEstimator):
             refuse_complex(X)
             _refuse_text(X, self._cure_of_text)
             # What is masked is missing.
-            X = X.astype(np.float64).filled(np.nan) if isinstance(X, np.ma.MaskedArray) else X
+            X = np.ma.filled(X * 1.0, np.nan) if isinstance(X, np.ma.MaskedArray) else X
             array = validate_data(self, X, reset=reset, **rules)
             refuse_large(array)
             return array, None

@@ -321,7 +321,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
                 "The model was loaded, and data frames are not stored with it: fit it again, or "
                 "use impute(X, return_std=True)."
             )
-        frame, error = self.reconstruction_, np.asarray(self.standard_error_)
+        frame: Any = self.reconstruction_
+        error = np.asarray(self.standard_error_)
         if self.nonnegative:
             half = special.ndtri((1 + level) / 2) * error
         else:
