@@ -132,6 +132,17 @@ def test_columns_of_text_and_without_values_are_carried_through(tmp_path):
     )
 
 
+def test_a_first_column_without_a_name_labels_the_rows(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.5, 4.0], "b": [3.0, 4.0, 5.0]})
+    path = tmp_path / "table.csv"
+    frame.to_csv(path)
+    table = read_table(path)
+    assert table.columns == ["a", "b"]
+    assert table.labels == ["0", "1", "2"]
+    assert table.notes == ("The first column, which has no name, labels the rows.",)
+    assert read_table(path, labels="a").columns == ["", "b"]
+
+
 def test_only_and_drop_choose_columns(tmp_path):
     path = written(tmp_path / "table.csv", 'a,b,"c,d",t\n1,2,3,x\n4,5,6,y\n')
     assert read_table(path, only='a,"c,d"').columns == ["a", "c,d"]

@@ -113,6 +113,11 @@ def read_table(
         except UnclearHeader as unclear:
             cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
             raise Refusal(f"{unclear}: {cure}.") from unclear
+        if has_options and labels is None and cells.names and not cells.names[0]:
+            # So pandas and R write what they call the rows.
+            labels = ""
+            note = "The first column, which has no name, labels the rows."
+            cells = cells._replace(note=f"{cells.note} {note}".strip())
         chosen = _Choice(path, cells.names, len(cells.columns), labels, only, drop)
         return _chosen(path, cells, chosen, carries=has_options)
     if labels is not None:
