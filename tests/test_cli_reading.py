@@ -56,7 +56,7 @@ def test_words_for_what_is_missing(word):
     assert not len(column.unreadable)
 
 
-@pytest.mark.parametrize("text", ["12a", "1_000", "0x10", "inf", "-Infinity", "2020-01-05", "$5"])
+@pytest.mark.parametrize("text", ["12a", "1_000", "0x10", "inf", "-1e200", "2020-01-05", "$5"])
 def test_what_is_no_number_is_not_guessed(text):
     column = numbers_of("1", text, "2.5")
     assert column.unreadable.tolist() == [1]
@@ -141,6 +141,18 @@ def test_a_first_column_without_a_name_labels_the_rows(tmp_path):
     assert table.labels == ["0", "1", "2"]
     assert table.notes == ("The first column, which has no name, labels the rows.",)
     assert read_table(path, labels="a").columns == ["", "b"]
+
+
+def test_names_may_be_numbers_that_count_up(tmp_path):
+    path = tmp_path / "table.csv"
+    table = read_table(written(path, "land,code,2019,2020,2021\na,x,1,2,3\nb,y,4,5,6\n"))
+    assert table.columns == ["2019", "2020", "2021"]
+    assert "read as names, since it counts up (else --no-header)" in table.notes[0]
+    assert read_table(path, header=False).values.shape == (3, 3)
+    pd.DataFrame([[5.0, 6.0], [7.0, 8.0]]).to_csv(path)
+    assert read_table(path).columns == ["0", "1"]
+    assert read_table(written(path, "1,2,3\n4,5,6\n")).columns is None
+    assert "say --header or --no-header" in refusal_of("pca", written(path, "a,1,2,4\nb,5,6,7\n"))
 
 
 def test_only_and_drop_choose_columns(tmp_path):

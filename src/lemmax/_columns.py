@@ -15,6 +15,8 @@ _WORDS = (
 )
 MISSING = frozenset(("", *_WORDS.split()))
 """What stands for a value that is missing, in small letters."""
+LARGEST = 1e150
+"""Squares of larger values, and sums of these, may overflow: nobody has measured them."""
 # Blanks (also those that cannot break) and apostrophes separate thousands in either style.
 _GROUPS = r"[+-]?(?:\d+|[1-9]\d{{0,2}}(?:[{0} \xa0\u2009\u202f'’]\d{{3}})+)"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
@@ -115,7 +117,8 @@ class _Texts:
 
     def column(self, spelling: Spelling) -> Column:
         """All cells in their order."""
-        numbers = np.where(self.missing | ~np.isfinite(self.numbers), np.nan, self.numbers)
+        large = ~(np.abs(self.numbers) <= LARGEST)
+        numbers = np.where(self.missing | large, np.nan, self.numbers)
         unreadable = np.isnan(numbers) & ~self.missing
         return Column(
             numbers[self.places],

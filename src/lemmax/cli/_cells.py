@@ -65,12 +65,12 @@ def read_cells(
     if not kept.any():
         raise Refusal(f"{path} is empty.")
     columns, lines = [column[kept] for column in columns], lines[kept]
-    names = _names(path, [str(column[0]) for column in columns], header)
+    names, said = _names(path, [str(column[0]) for column in columns], header)
     if names is not None:
         columns, lines = [column[1:] for column in columns], lines[1:]
     if not len(lines):
         raise Refusal(f"{path} has a line of names, but no data.")
-    return Cells(names, columns, lines, separator, note)
+    return Cells(names, columns, lines, separator, f"{note} {said}".strip())
 
 
 def _up_to_last(filled: np.ndarray) -> np.ndarray:
@@ -217,17 +217,35 @@ def _as_texts(frame: Any) -> list[np.ndarray]:
     return [texts_of(column.tolist()) for column in columns]
 
 
-def _names(path: pathlib.Path, first: list[str], header: bool | None) -> list[str] | None:
-    """The first line, if it holds names: all of it, and not some text among numbers."""
+def _names(
+    path: pathlib.Path, first: list[str], header: bool | None
+) -> tuple[list[str] | None, str]:
+    """The first line, if it holds names, and what is to be said about that.
+
+    It does if all of it is text, or all that is not counts up, as years do.
+    """
     first = [entry.strip() for entry in first]
     if header is not None:
-        return first if header else None
+        return first if header else None, ""
+    if _counts_up(first):
+        return first, "The first line is read as names, since it counts up (else --no-header)."
     some = [entry for entry in first if entry.lower() not in MISSING]
     texts = len(as_numbers([np.array(some, object)])[0].unreadable)
-    # A table with a blank corner and columns that are numbered is one that pandas has written.
-    counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
-    if counting or 0 < texts < len(some):
+    if 0 < texts < len(some):
         raise UnclearHeader(
             f"It is not clear whether the first line of {path} holds names or numbers"
         )
-    return first if texts else None
+    return first if texts else None, ""
+
+
+def _counts_up(first: list[str]) -> bool:
+    """Whether there are texts, and then three consecutive whole numbers at least.
+
+    After a blank corner, as pandas writes it, one is enough.
+    """
+    start = next((k for k, entry in enumerate(first) if entry.isdecimal()), 0)
+    rest = first[start:]
+    if not start or not all(entry.isdecimal() for entry in rest):
+        return False
+    consecutive = [int(entry) - k for k, entry in enumerate(rest)]
+    return len(set(consecutive)) == 1 and (len(rest) >= 3 or first[:start] == [""])

@@ -11,6 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_positive, check_real, warn_user
+from .._columns import LARGEST
 from ..factor import FactorModel, Options
 from ..solve.progress import no_progress_bar, progress_bar
 from ._base import RecoveringEstimator, refuse_complex
@@ -19,8 +20,6 @@ from ._report import TableReport
 
 # The length of the progress bar; nobody knows how many sweeps it will take.
 _BAR = 160
-# Squares of larger values, and sums of these, may overflow.
-_LARGEST = 1e150
 # Parts of the columns that are hidden in turn, for the score.
 _FOLDS = 5
 
@@ -153,7 +152,7 @@ def _is_text(cell: Any) -> bool:
 def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
     """Raise a sentence that names a value that is infinite, or too large to be squared."""
     stored = getattr(values, "data", values) if sparse.issparse(values) else values
-    large = np.argwhere(np.abs(stored) > _LARGEST)
+    large = np.argwhere(np.abs(stored) > LARGEST)
     if not len(large):
         return
     value, where = stored[tuple(large[0])], f"at {large[0].tolist()}, counted from 0"
@@ -163,7 +162,7 @@ def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
         where = f"in column {frame.numeric[column]!r}, row {name!r}"
     what = "infinity" if np.isinf(value) else f"{value:g}"
     raise ValueError(
-        f"There is {what} {where}; values must be below {_LARGEST:g}. Make it a hole (NaN), or "
+        f"There is {what} {where}; values must be below {LARGEST:g}. Make it a hole (NaN), or "
         "give the column another unit."
     )
 
