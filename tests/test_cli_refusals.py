@@ -55,6 +55,8 @@ def test_a_missing_file_and_wrong_names_are_one_sentence(table_file, tmp_path):
     said = refusal_of("complete", path, "--columns", "day,cost,price")
     assert "has no columns 'cost', 'price'; it has: day, c0" in said
     assert "three names" in refusal_of("complete", path, "--columns", "day,c0")
+    said = refusal_of("complete", path, "--columns", "day,c0,c1", "--drop", "c2")
+    assert "--columns reads a list of entries; --drop is for tables" in said
 
 
 @pytest.mark.parametrize("folder", ["file", "file/out", "new/" + 300 * "x"])

@@ -43,7 +43,8 @@ _FACTORS = ("row factors", "column factors")
 def complete(
     file: Annotated[pathlib.Path, typer.Argument(help="A table with holes, or a list of entries.")],
     columns: Annotated[
-        str | None, typer.Option(help="For a list: names of row, column and value, as in u,i,r.")
+        str | None,
+        typer.Option(help="For a list: row, column and value by name or number: u,i,r or 1,2,3."),
     ] = None,
     predict: Annotated[
         pathlib.Path | None, typer.Option(help="A list with rows and columns to predict.")
@@ -70,7 +71,11 @@ def complete(
     console = Console()
     with refusing():
         recognised = None
-        if columns is None and labels is None and only is None and drop is None:
+        of_table = {"--labels": labels, "--only": only, "--drop": drop}
+        asked_for = [option for option, value in of_table.items() if value is not None]
+        if columns is not None and asked_for:
+            raise Refusal(f"--columns reads a list of entries; {asked_for[0]} is for tables.")
+        if columns is None and not asked_for:
             columns = recognised = columns_of_list(file, array, header)
         if predict is not None and columns is None:
             raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
