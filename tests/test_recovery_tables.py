@@ -160,7 +160,7 @@ def test_rows_of_wrong_numbers_are_named():
     table[[10, 24]] = 20 * rng.standard_normal((2, 12))
     found = lm.recover(None, table, lm.maps.LowRank((40, 12), rank=2))
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
-    assert "in rows 10, 24 so much is wrong" in found.summary()
+    assert "too little of row 10 is explained" in found.summary()
     others = np.delete(np.arange(40), [10, 24])
     found = lm.recover(None, table[others], lm.maps.LowRank((38, 12), rank=2))
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 1)

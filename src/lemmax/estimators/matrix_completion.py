@@ -7,7 +7,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive, warn_user
-from ..factor import FactorFit, Options, fit_entries, fit_table
+from ..factor import FactorFit, fit_entries
 from ._base import sparse_at
 from ._entries import (
     CURE,
@@ -24,8 +24,6 @@ from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
-# A table of which at least this share is known is treated as one; below it, as a list of entries.
-_SPARSE = 0.2
 
 
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
@@ -166,7 +164,15 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         effects = entries.listed if self.effects == "auto" else bool(self.effects)
         self._forget()
         with self._limits() as limits:
-            found, wrong = _fitted(entries, options._replace(effects=effects), **limits)
+            found, wrong = fit_entries(
+                entries.rows,
+                entries.columns,
+                entries.values,
+                entries.shape,
+                entries.weights,
+                options._replace(effects=effects, common=effects),
+                **limits,
+            )
         self._take(entries, found, wrong, library_of(X))
         self._warn_of_report()
         return self
@@ -319,28 +325,3 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return self.report_.summary(
             lambda k: str(self.row_ids_[k]), lambda k: str(self.column_ids_[k])
         )
-
-
-def _fitted(entries: Entries, options: Options, **limits: Any) -> tuple[FactorFit, np.ndarray]:
-    """A fit of the entries, as a table if enough of it is known and no place occurs twice."""
-    rows, columns = entries.shape
-    places = entries.rows.astype(np.int64) * columns + entries.columns
-    dense = len(places) >= _SPARSE * rows * columns and len(np.unique(places)) == len(places)
-    if not dense:
-        return fit_entries(
-            entries.rows,
-            entries.columns,
-            entries.values,
-            entries.shape,
-            entries.weights,
-            options,
-            **limits,
-        )
-    table = np.full(entries.shape, np.nan)
-    table[entries.rows, entries.columns] = entries.values
-    weights = None
-    if entries.weights is not None:
-        weights = np.zeros(entries.shape)
-        weights[entries.rows, entries.columns] = entries.weights
-    found = fit_table(table, weights, options, **limits)
-    return found, found.wrong[entries.rows, entries.columns]

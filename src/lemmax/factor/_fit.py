@@ -46,6 +46,8 @@ _ROWS = 5_000
 # of the components counts as noise, down to this share.
 _ROUNDS = 12
 _LAST_SHARE = 1e-6
+# A row of which less is right may be lost.
+_LOST = 0.5
 # Fewer cells kept aside than this do not tell the rank; weak components are shrunk anyway. (League
 # and 112 other tables: the 99th percentile of the error over IterativeImputer's is 1.47; 1.63 with
 # 0.)
@@ -56,9 +58,9 @@ _CLIPPED, _NORMAL = 4.0, 1.4826
 # rank 5: errors of ranks 5 to 8 at the cells kept aside differ by a millionth, but with rank 8 the
 # predictions are 11 % worse. With ten times as much, components of MovieLens 100k are lost.)
 _AS_WELL = 1e-4
-# Of a table without noise, ranks whose median errors are within this factor are as good. In a list
-# surplus components hide what others have not yet explained, and a larger factor is tried first.
-_AS_GOOD, _AS_GOOD_LISTED = 4.0, 100.0
+# Of a table without noise, ranks whose median errors are within this factor are as good. Of a list
+# surplus components hide what others have not yet explained: a larger factor is tried first.
+_AS_GOOD = (100.0, 4.0)
 
 
 class Stopped(Exception):
@@ -74,7 +76,9 @@ class Options(NamedTuple):
     """The largest number of components."""
     robust: bool = True
     effects: bool = False
-    """Whether rows have levels of their own, and columns one common unit and noise, as ratings."""
+    """Whether rows have levels of their own, as users have in ratings."""
+    common: bool = False
+    """Whether all columns have one unit and one noise."""
     centred: bool = True
     seed: int = 0
 
@@ -105,14 +109,14 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     """Fit the model; `watch` is called before every sweep and may raise `Stopped`."""
     # Weights are relative: only their ratios count.
     cells = cells.with_weights(cells.weights / np.mean(cells.weights, where=cells.known))
-    columns = common_unit(cells) if options.effects else own_units(cells)
+    columns = common_unit(cells) if options.common else own_units(cells)
     if not options.centred:
         columns = columns._replace(centre=np.zeros_like(columns.centre))
     standard = cells.with_values(
         (cells.values - cells.of_columns(columns.centre)) / cells.of_columns(columns.scale)
     )
     smallest = smallest_variances(columns.resolution)
-    setting = Setting(options.robust, not options.effects, smallest, options.centred)
+    setting = Setting(options.robust, not options.common, smallest, options.centred)
     rng = np.random.default_rng(options.seed)
     sample = _sampled(standard, rng)
     chosen = _kept_aside(sample, rng)
@@ -131,22 +135,24 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             if options.components is None:
                 rank = _fewest_components(errors) if listed else _best_rank(errors)
             if not many or np.median(errors[rank]) <= _NEARLY_EXACT:
-                factors = (_AS_GOOD_LISTED, _AS_GOOD) if listed else (_AS_GOOD,)
-                for few in sorted({_exact_rank(errors, factor) for factor in factors}):
+                for few in sorted({_exact_rank(errors, factor) for factor in _AS_GOOD}):
                     near = with_components(model, few)
-                    found = exact(sample, near, chosen, aside.residual)
+                    found = exact(sample, near, chosen, aside.residual, setting)
                     if found is not None:
                         model = near
                         break
         elif not rank:  # every column is one number
-            found = exact(sample, model, chosen, aside.residual)
-        if found is None and listed:
-            model = again(sample, with_components(model, rank), setting)
+            found = exact(sample, model, chosen, aside.residual, setting)
+        if found is None:
+            if listed:
+                model = again(sample, with_components(model, rank), setting)
+            else:
+                # From scratch: a fit that begins where another ended keeps the weights of that.
+                model = start(sample, rank, options.effects, setting, options.seed)
             model = run.fit(sample, model, setting, _STILL)
-        elif found is None:
-            # From scratch: a fit that begins where another ended keeps the weights of that.
-            model = start(sample, rank, options.effects, setting, options.seed)
-            model = run.fit(sample, model, setting, _STILL)
+            retried = _with_lost_rows(sample, model, setting)
+            if retried is not None:
+                model = run.fit(sample, retried, setting, _STILL)
     except (Stopped, KeyboardInterrupt):
         run.interrupted = True
         if run.last is None:
@@ -211,7 +217,11 @@ def _kept_aside(cells: AbstractCells, rng: np.random.Generator) -> np.ndarray:
 def _errors_by_rank(
     cells: AbstractCells, part: AbstractCells, model: Model, aside: Aside
 ) -> list[np.ndarray]:
-    """Sizes of the errors at the cells kept aside, with the first components alone: 0, 1, ..."""
+    """Sizes of the errors at the cells kept aside, with the first components alone: 0, 1, ...
+
+    Each in units of its own noise, as weights tell it.
+    """
+    units = np.sqrt(cells.weights[aside.chosen])
     precision, shift = row_equations(part, model)
     errors = []
     for rank in range(model.rank + 1):
@@ -220,7 +230,7 @@ def _errors_by_rank(
         shorter = with_components(model, rank)
         shorter = shorter._replace(rows=shorter.rows._replace(mean=scores))
         predicted = cells.products_at(shorter.left, shorter.right_factor, aside.chosen)
-        errors.append(np.abs(cells.values[aside.chosen] - predicted))
+        errors.append(units * np.abs(cells.values[aside.chosen] - predicted))
     return errors
 
 
@@ -280,6 +290,19 @@ def settled_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model:
     return model
 
 
+def _with_lost_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model | None:
+    """Rows settled anew, if there are lost ones of which that explains more.
+
+    A row whose cells are all taken for wrong has scores of 0, and they stay wrong.
+    """
+    ones = np.ones((cells.shape[1], 1))
+    known, right = (cells.row_sums(1.0 * each, ones) for each in (cells.known, model.right))
+    if not np.any(right < _LOST * known):
+        return None
+    settled = settled_rows(cells, model, setting)
+    return settled if np.sum(settled.right) > np.sum(model.right) + 1 else None
+
+
 def _judged(
     cells: AbstractCells,
     sample: AbstractCells,
@@ -298,7 +321,7 @@ def _judged(
     calibration = calibrated(sample, scores, aside.score, right)
     held_out = summarised(sample, aside, right, calibration)
     if sample is not cells:
-        found = None if found is None else extended(cells, model, found)
+        found = None if found is None else extended(cells, model, found, setting)
         model = settled_rows(cells, model, setting)
         model = model if found is None else exact_model(model, found, setting)
         predicted, wrong = _predicted(cells, model, setting, found)

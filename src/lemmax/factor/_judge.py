@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from ._cells import AbstractCells
-from ._sweeps import Model, packed
+from ._sweeps import Model, outer, packed, twice
 
 # Right cells of real tables have heavier tails than the normal law; Student's with so many degrees
 # of freedom is between the two. (League: with 3 fewer spikes of 4 standard deviations are found,
@@ -66,18 +66,11 @@ def uncertainty_factors(model: Model) -> tuple[Pair, Pair]:
     if model.effects:
         design = np.hstack([design, np.ones((len(mean), 1))])
     scores = np.hstack([model.rows.mean[:, :rank], np.ones((len(model.rows.mean), 1))])
-    second = scores[:, :, None] * scores[:, None, :]
+    second = outer(scores)
     second[:, :rank, :rank] += model.rows.covariance[:, :rank, :rank]
-    by_row = packed(np.asarray(model.rows.covariance)), _twice(design[:, :, None] * design[:, None])
+    by_row = packed(np.asarray(model.rows.covariance)), twice(outer(design))
     assert by_row[0].shape[1] == size * (size + 1) // 2
-    return by_row, (packed(second), _twice(covariance))
-
-
-def _twice(matrices: np.ndarray) -> np.ndarray:
-    """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
-    size = matrices.shape[-1]
-    above = np.triu_indices(size)
-    return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)
+    return by_row, (packed(second), twice(covariance))
 
 
 def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:

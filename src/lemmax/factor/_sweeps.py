@@ -222,7 +222,7 @@ def row_equations(cells: AbstractCells, model: Model) -> tuple[np.ndarray, np.nd
     design = mean[:, :rank]
     if model.effects:
         design = np.hstack([design, np.ones((len(mean), 1))])
-    second = design[:, :, None] * design[:, None, :]
+    second = outer(design)
     second[:, :rank, :rank] += covariance[:, :rank, :rank]
     # Location and noise are part of the features, so that nothing new is computed at the cells.
     moved = design * model.location[:, None]
@@ -245,7 +245,7 @@ def _update_columns(
     rank, count = model.rank, cells.shape[0]
     scores, spread = model.rows
     design = np.hstack([scores[:, :rank], np.ones((count, 1))])
-    second = design[:, :, None] * design[:, None, :]
+    second = outer(design)
     second[:, :rank, :rank] += spread[:, :rank, :rank]
     weights = cells.weights * model.right
     weighted = weights * cells.values
@@ -365,6 +365,11 @@ def _inverses(matrices: np.ndarray) -> np.ndarray:
     return np.concatenate(in_parallel(np.linalg.inv, parts))
 
 
+def outer(vectors: np.ndarray) -> np.ndarray:
+    """The products of the entries of each row."""
+    return vectors[:, :, None] * vectors[:, None, :]
+
+
 def packed(matrices: np.ndarray) -> np.ndarray:
     """Symmetric matrices as rows of their upper triangles."""
     above = np.triu_indices(matrices.shape[-1])
@@ -378,3 +383,10 @@ def unpacked(rows: np.ndarray, size: int) -> np.ndarray:
     matrices[:, above[0], above[1]] = rows
     matrices[:, above[1], above[0]] = rows
     return matrices
+
+
+def twice(matrices: np.ndarray) -> np.ndarray:
+    """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
+    size = matrices.shape[-1]
+    above = np.triu_indices(size)
+    return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)

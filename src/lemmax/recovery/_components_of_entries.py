@@ -69,7 +69,7 @@ class Observed(eqx.Module):
         data = problem.data.dense() if isinstance(problem.data, KruskalPoint) else problem.data
         shape = tuple(operator.point_shape or data.shape)
         data = np.asarray(data)
-        weights = _residual_weights(problem.loss, data.shape)
+        weights = residual_weights(problem.loss, data.shape)
         known = weights > 0
         if isinstance(operator, Entries) and operator.tilings is None:
             indices = tuple(np.asarray(index) for index in operator.indices)
@@ -134,7 +134,7 @@ class Observed(eqx.Module):
         return jnp.median(jnp.abs(residual.reshape(-1)[self.sample])) / MEDIAN
 
 
-def _residual_weights(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
+def residual_weights(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
     """What the residuals are to be multiplied by, 1 for the typical one."""
     if loss.weights is None:
         return np.ones(shape)

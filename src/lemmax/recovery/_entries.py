@@ -2,13 +2,14 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._dtype import cast_floats
-from ..init._matrices import project_low_rank, project_psd
+from ..init._matrices import project_psd
 from ..maps import PSD, LowRank
 from ..operators import Identity
 from ..problem import Composite
@@ -22,11 +23,8 @@ from ._linearised import Workbench
 from ._noise import bulk_of, schwarz
 from ._rivals import lines_of
 from ._search import Answer
-from ._structure import (
-    degrees_of_freedom,
-    largest_rank,
-    term_sizes,
-)
+from ._structure import degrees_of_freedom, largest_rank, term_sizes
+from ._tables import fit_factor_model
 from ._tangent import spread_of_entries, tangent_of_entries
 
 # Prices of errors that a convex start is made with; up to how many entries, times the smaller
@@ -34,6 +32,9 @@ from ._tangent import spread_of_entries, tangent_of_entries
 _PRICES = (1.0, 1.5)
 _QUICK, _AFFORDABLE = 1e6, 1.2e7
 _NEARLY_ALL = 0.75
+
+
+Proposal = Callable[[Composite], EntrywiseFit]
 
 
 def search_entries(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
@@ -53,30 +54,38 @@ class _EntriesSearch:
 
     def run(self) -> Answer:
         """The first fit that is certainly exact, or else the best of all."""
-        judged: list[tuple[float, EntrywiseFit, Start]] = []
+        judged: list[tuple[float, EntrywiseFit, Proposal]] = []
         found, interrupted = _nothing_wrong(self.problem, self.descent), False
-        for start in _starts(self.problem):
-            found = found or self._fit(self.problem, start)
+        for propose in self._proposals():
+            found = found or self._fit(self.problem, propose)
             fit = self._seen(found)
             if self.descent.vanishes(fit.residual):
                 answer = self._answer(found, certify_exact(fit, self.descent.zero))
                 certain = answer.certificate.holds and not found.interrupted
                 if certain and all(answer.criterion <= other for other, _, _ in judged):
                     return answer
-                judged.append((self._exact_criterion(answer), found, start))
+                judged.append((self._exact_criterion(answer), found, propose))
             else:
-                judged.append((self._noisy_criterion(found, fit), found, start))
+                judged.append((self._noisy_criterion(found, fit), found, propose))
             interrupted, found = found.interrupted, None
             if interrupted:
                 break
-        _, best, start = min(judged, key=lambda each: each[0])
+        _, best, propose = min(judged, key=lambda each: each[0])
         if interrupted:
             certificate = certify_exact(self._seen(best), self.descent.zero)
             return self._answer(best, certificate)._replace(interrupted=True)
-        return self._best(best, start)
+        return self._best(best, propose)
 
-    def _fit(self, problem: Composite, start: Start) -> EntrywiseFit:
-        found = fit_entries(problem, seed=self.seed, watch=self._told, start=start)
+    def _proposals(self) -> list[Proposal]:
+        if isinstance(self.problem.map, LowRank):
+            return [lambda problem: fit_factor_model(problem, self.seed, self.watch)]
+        return [functools.partial(self._from, start) for start in _starts(self.problem)]
+
+    def _from(self, start: Start, problem: Composite) -> EntrywiseFit:
+        return fit_entries(problem, seed=self.seed, watch=self._told, start=start)
+
+    def _fit(self, problem: Composite, propose: Proposal) -> EntrywiseFit:
+        found = propose(problem)
         self.passes += found.passes
         self.steps += found.steps
         return found
@@ -117,9 +126,9 @@ class _EntriesSearch:
     def _noisy_criterion(self, found: EntrywiseFit, fit: Fit) -> float:
         freedom = _freedom(found)
         used, scale = bulk_of(fit.residual, fit.known, freedom, self.robust)
-        return schwarz(self.descent.bench, fit.residual, used, scale, freedom)
+        return schwarz(self.problem, fit.residual, used, scale, freedom)
 
-    def _best(self, found: EntrywiseFit, start: Start) -> Answer:
+    def _best(self, found: EntrywiseFit, propose: Proposal) -> Answer:
         """What the best of the fits proves, as far as it is not exact."""
         fit, freedom = self._seen(found), _freedom(found)
         if fit.norm == 0:
@@ -129,7 +138,7 @@ class _EntriesSearch:
         used, scale = bulk_of(fit.residual, fit.known, freedom, self.robust)
 
         def again(part: Composite) -> np.ndarray:
-            less = self._fit(part, start)
+            less = self._fit(part, propose)
             if less.interrupted:
                 raise KeyboardInterrupt
             return np.asarray(less.residual, np.float64)
@@ -150,7 +159,7 @@ class _EntriesSearch:
     def _answer(self, found: EntrywiseFit, certificate: Certificate) -> Answer:
         residual = np.asarray(found.residual, np.float64)
         criterion = schwarz(
-            self.descent.bench,
+            self.problem,
             residual,
             certificate.explained,
             certificate.noise,
@@ -184,19 +193,19 @@ def _nothing_wrong(problem: Composite, descent: Descent) -> EntrywiseFit | None:
     """A complete table of low rank, up to rounding errors: its singular vectors are the answer."""
     if not isinstance(problem.operator, Identity) or not np.all(descent.known):
         return None
-    assert isinstance(problem.map, (PSD, LowRank))
+    if not isinstance(problem.map, PSD):
+        return None
     data = np.asarray(problem.data, np.float64)
     bound = largest_rank(problem.map)
-    project = project_psd if isinstance(problem.map, PSD) else project_low_rank
     # Of the rank that the singular values show; more than the bound is not of low rank.
     values = np.linalg.svd(data, compute_uv=False)
     shown = int(np.sum(values > np.sqrt(data.size) * descent.zero))
     if not 0 < shown <= bound:
         return None
-    spectrum = project(data, shown, noisy=False).parts
-    left, right = (side * np.sqrt(spectrum.values) for side in (spectrum.left, spectrum.right))
-    residual = left @ right.T - data
+    spectrum = project_psd(data, shown, noisy=False).parts
+    factor = spectrum.left * np.sqrt(spectrum.values)
+    residual = factor @ factor.T - data
     if np.sqrt(np.mean(residual**2)) > descent.rounding:
         return None
-    x = cast_floats(left if isinstance(problem.map, PSD) else (left, right), problem.data.dtype)
+    x = cast_floats(factor, problem.data.dtype)
     return EntrywiseFit(of_rank(problem.map, shown), x, residual, 0, 1, True, False)

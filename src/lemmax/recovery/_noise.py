@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Parameters
-from ._linearised import LEAST_DAMPING, Linearised, Workbench, parameter_count
+from ..problem import Composite
+from ._linearised import LEAST_DAMPING, Linearised, Workbench, parameter_count, weights_of
 from ._structure import convincing_observations, degrees_of_freedom
 
 # The median of |z| for a standard Gaussian, and the size beyond which a residual is none of one.
@@ -78,7 +79,7 @@ def refit(bench: Workbench, x: Parameters, rank: int | None, robust: bool) -> Re
         moved = float(np.max(np.abs(np.asarray(after.residual - at.residual))[known]))
         at = after
     residual = np.asarray(at.residual, np.float64)
-    return Refit(at, used, scale, freedom, schwarz(bench, residual, used, scale, freedom))
+    return Refit(at, used, scale, freedom, schwarz(bench.problem, residual, used, scale, freedom))
 
 
 def _downhill(
@@ -99,7 +100,7 @@ def _downhill(
 
 
 def schwarz(
-    bench: Workbench, residual: np.ndarray, used: np.ndarray, scale: float, freedom: int
+    problem: Composite, residual: np.ndarray, used: np.ndarray, scale: float, freedom: int
 ) -> float:
     """Schwarz's criterion: Gaussian noise on what is used, anything of the data's size elsewhere.
 
@@ -107,12 +108,12 @@ def schwarz(
     it is. Infinite if what is used is hardly more than the fit goes through by construction,
     however small its residuals are.
     """
-    known = bench.weights() > 0
+    known = weights_of(problem) > 0
     count, inside = int(known.sum()), int(used.sum())
     if inside < convincing_observations(freedom):
         return float("inf")
-    sizes = np.abs(np.asarray(bench.problem.data, np.float64))[known]
-    scale = max(scale, float(np.finfo(bench.problem.data.dtype).eps) * float(np.max(sizes)))
+    sizes = np.abs(np.asarray(problem.data, np.float64))[known]
+    scale = max(scale, float(np.finfo(problem.data.dtype).eps) * float(np.max(sizes)))
     wrong = count - inside
     likelihood = np.sum((residual[used] / scale) ** 2) + inside * np.log(2 * np.pi * scale**2)
     likelihood += 2 * wrong * np.log(2 * np.max(sizes))

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from .._typing import Parameters
-from ..init import random_starts, spectral
+from ..init import spectral
 from ..init._random import random_starts_like
 from ..maps import AbstractMap
 from ..operators import Entries, Identity
@@ -20,7 +20,7 @@ from ._certificate import (
 from ._descent import MAX_STEPS, Descended, Descent, Watch
 from ._evidence import Evidence, as_array
 from ._kept_aside import Predictions, predictions
-from ._linearised import Linearised, Workbench, parameter_count
+from ._linearised import Linearised, Workbench
 from ._noise import Refit, refit, schwarz
 from ._structure import (
     convincing_observations,
@@ -44,8 +44,6 @@ _SHARP = 0.1
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
-# Observations times parameters.
-_TINY = 1e5
 
 
 class Attempt(NamedTuple):
@@ -100,11 +98,6 @@ class Search:
     def passes(self) -> int:
         """Passes over the measurements so far."""
         return self.bench.passes
-
-    def is_tiny(self) -> bool:
-        """Whether linearised steps at every rank are affordable."""
-        parameters = parameter_count(random_starts(self.problem.map, 1, seed=0)[0])
-        return self.problem.data.size * parameters <= _TINY
 
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
@@ -355,7 +348,7 @@ class Search:
                 sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
         residual = as_array(at)
         used = certificate.explained
-        criterion = schwarz(self.bench, residual, used, certificate.noise, certificate.freedom)
+        criterion = schwarz(self.problem, residual, used, certificate.noise, certificate.freedom)
         return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
 
     def _with_fewer_terms(self, end: Descended) -> Iterator[tuple[Parameters, int]]:

@@ -1,7 +1,7 @@
 """`recover`: from data to an answer, in one call."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,9 +19,8 @@ from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
-from ._components_of_entries import lonely_lines, of_rank
+from ._components_of_entries import of_rank
 from ._entries import search_entries
-from ._kept_aside import without
 from ._linearised import weights_of, with_weights
 from ._objections import Objection
 from ._scaling import Unit
@@ -30,8 +29,6 @@ from ._structure import is_ranked
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
 
-# Of a table with so few entries, times the smaller side, so many lower ranks are tried.
-_SMALL, _FEWER = 1e5, 3
 # The length of the progress bar; nobody knows how many steps it will take.
 _BAR = 100
 # Of Gaussian residuals the root mean square is 1.5 times the median; with this, they are not.
@@ -171,62 +168,9 @@ def _search(
 ) -> tuple[Answer, int, int]:
     entrywise = isinstance(problem.operator, (Identity, Entries))
     if entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None:
-        return _search_table(problem, seed, restarts, watch)
+        return search_entries(problem, seed, watch)
     search = Search(problem, x0, seed, restarts, watch)
     return search.run(), search.passes, search.steps
-
-
-def _search_table(
-    problem: Composite, seed: int, restarts: int, watch: Any
-) -> tuple[Answer, int, int]:
-    answer, passes, steps = search_entries(problem, seed, watch)
-    certain = answer.certificate.exact and answer.certificate.holds
-    search = Search(problem, None, seed, restarts, watch)
-    if not (certain or answer.interrupted) and search.is_tiny():
-        # A second opinion: of a tiny table the other fit sees too little to tell its parts.
-        other = search.run()
-        passes, steps = passes + search.passes, steps + search.steps
-        answer = min(answer, other, key=lambda each: each.criterion)
-    if answer.certificate.holds or answer.interrupted or not problem.loss.robust:
-        return answer, passes, steps
-    alike = [answer]
-    for simpler in _simpler(problem, answer):
-        other, more_passes, more_steps = search_entries(simpler, seed, watch)
-        passes, steps = passes + more_passes, steps + more_steps
-        if other.certificate.holds or other.interrupted:
-            return (other if other.certificate.holds else answer), passes, steps
-        if simpler.loss is problem.loss:  # or else it has seen less
-            alike.append(other)
-    return min(alike, key=lambda each: each.criterion), passes, steps
-
-
-def _simpler(problem: Composite, answer: Answer) -> Iterator[Composite]:
-    """Other tables, if the answer proves nothing: one of them may have an answer that does."""
-    # An entry whose row and column both have a component of their own has it for itself: without
-    # the entry, the table may be clear.
-    alone = _entries_alone(problem, answer)
-    if np.any(alone):
-        yield without(problem, alone)
-    # In a small table terms to spare explain wrong entries.
-    map = problem.map
-    assert isinstance(map, (PSD, LowRank))
-    rows, columns = map.shape
-    if rows * columns * min(rows, columns) <= _SMALL:
-        for rank in range(map.rank - 1, max(map.rank - 1 - _FEWER, 0), -1):
-            yield Composite(problem.loss, of_rank(map, rank), problem.data, problem.operator)
-
-
-def _entries_alone(problem: Composite, answer: Answer) -> np.ndarray:
-    """Which observations are in a lonely row and in a lonely column."""
-    assert isinstance(answer.map, (PSD, LowRank))
-    places = (
-        problem.operator.indices
-        if isinstance(problem.operator, Entries)
-        else np.indices(problem.data.shape)
-    )
-    lonely = lonely_lines([np.asarray(f, np.float64) for f in answer.map(answer.x).factors])
-    inside = [np.isin(np.asarray(k), lines) for k, lines in zip(places, lonely, strict=True)]
-    return inside[0] & inside[1] & (weights_of(problem) > 0)
 
 
 def _watch(

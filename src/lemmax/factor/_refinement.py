@@ -1,0 +1,212 @@
+"""Factors of the right cells of a table without noise, by least squares."""
+
+from typing import Any
+
+import numpy as np
+
+from ._cells import AbstractCells
+from ._sweeps import Model, Setting, outer, packed, twice, unpacked
+
+_STEPS = 100
+# Iterations of conjugate gradients for each, at the most, and how small they make the gradient.
+_ITERATIONS, _SMALL = 100, 1e-2
+# The search ends if so many steps have not brought the median residual down to this part.
+_PATIENCE, _PROGRESS = 10, 0.5
+# Cells count if their residual is below so many medians.
+_BULK = 6.0
+# Residuals this small, in units of their column, are rounding errors.
+ROUNDING = 1e-9
+_COLLAPSED = 1e-13
+# Cells with residuals up to this are polished, until a step brings no progress.
+_NEARLY_ROUNDING = 1e-5
+# What is added to normal equations, relative to their trace: to those of single rows and columns,
+# and to those of all together, where rows of too few cells would be anything.
+_RIDGE, _DAMPING = 1e-14, 1e-10
+# Levels of the annealing.
+_LEVELS = 40
+# Rows and columns of which less is explained may have been left behind.
+_MOSTLY = 0.6
+
+
+class Refinement:
+    """Least squares that change factors in place."""
+
+    def __init__(
+        self,
+        cells: AbstractCells,
+        model: Model,
+        setting: Setting,
+        factors: tuple[np.ndarray, np.ndarray] | None = None,
+    ):
+        self.cells, self.rank = cells, model.rank
+        self.left, self.right = (
+            each.copy() for each in factors or (model.left, model.right_factor)
+        )
+        # One column of each factor is 1: the location has no scores, a row effect no loadings.
+        self._of_rows = np.delete(np.arange(self.left.shape[1]), model.rank)
+        self._of_columns = np.arange(model.rank + setting.centred)
+        self.steps = 0
+
+    def residual(self) -> np.ndarray:
+        return self.cells.values - self.cells.products(self.left, self.right)
+
+    def sizes(self) -> np.ndarray:
+        return np.abs(self.residual())
+
+    def run(self, allowed: np.ndarray) -> None:
+        """Least squares on the bulk of the residuals, which shrinks with them."""
+        best, since = np.inf, 0
+        for _ in range(_STEPS):
+            self.steps += 1
+            residual = self.residual()
+            sizes = np.abs(residual)
+            median = float(np.median(sizes[allowed]))
+            if median <= _COLLAPSED:
+                break
+            level = max(_BULK * median, _COLLAPSED)
+            self._gauss_newton(residual, (allowed & (sizes <= level)).astype(np.float64))
+            best, since = (median, 0) if median < _PROGRESS * best else (best, since + 1)
+            if since >= _PATIENCE:
+                break
+
+    def polish(self, allowed: np.ndarray) -> None:
+        """Least squares on all cells that are nearly explained, until the last of them is."""
+        allowed = allowed & (self.sizes() <= _NEARLY_ROUNDING)
+        best = np.inf
+        while True:
+            residual = self.residual()
+            worst = float(np.max(np.abs(residual)[allowed], initial=0.0))
+            if worst <= _COLLAPSED or worst > _PROGRESS * best:
+                break
+            best = worst
+            self.steps += 1
+            self._gauss_newton(residual, allowed.astype(np.float64))
+
+    def lost(self) -> tuple[bool, bool]:
+        """Whether there are rows, and columns, of which less than most is explained."""
+        explained = (self.sizes() <= ROUNDING) * self.cells.known
+        sums = (self.cells.row_sums, self.cells.column_sums)
+        ones = (np.ones((size, 1)) for size in reversed(self.cells.shape))
+        known, right = 1.0 * self.cells.known, 1.0 * explained
+        rows, columns = (
+            bool(np.any(total(right, one) < _MOSTLY * total(known, one)))
+            for total, one in zip(sums, ones, strict=True)
+        )
+        return rows, columns
+
+    def leverages(self, right: np.ndarray) -> list[np.ndarray]:
+        """At the cells: the weight of a right cell in the fit of its row, and of its column."""
+        weights = 1.0 * right
+        by_row = np.linalg.inv(_regular(_grams(self.cells.row_sums, weights, self._row_design)))
+        by_column = np.linalg.inv(
+            _regular(_grams(self.cells.column_sums, weights, self._column_design))
+        )
+        return [
+            self.cells.products(packed(by_row), twice(outer(self._row_design))),
+            self.cells.products(packed(outer(self._column_design)), twice(by_column)),
+        ]
+
+    @property
+    def _row_design(self) -> np.ndarray:
+        return self.right[:, self._of_rows]
+
+    @property
+    def _column_design(self) -> np.ndarray:
+        return self.left[:, self._of_columns]
+
+    def anneal(self, rows: bool) -> None:
+        """Rows (or columns) alone, from a loss in which nearly all cells count to a sharp one."""
+        for level in np.geomspace(1.0, _COLLAPSED, _LEVELS):
+            residual = self.residual()
+            self._step(residual, self.cells.known / (1 + (residual / level) ** 2), rows)
+
+    def _step(self, residual: np.ndarray, weights: np.ndarray, rows: bool) -> None:
+        """Add what weighted least squares find in the residual."""
+        if rows:
+            changed, own, design = self.left, self._of_rows, self._row_design
+            sums = self.cells.row_sums
+        else:
+            changed, own, design = self.right, self._of_columns, self._column_design
+            sums = self.cells.column_sums
+        if not design.shape[1]:
+            return
+        gram = _regular(_grams(sums, weights, design))
+        shift = sums(weights * residual, design)
+        changed[:, own] += np.linalg.solve(gram, shift[..., None])[..., 0]
+
+    def _gauss_newton(self, residual: np.ndarray, weights: np.ndarray) -> None:
+        """Change rows and columns together; in turn, they converge slowly if much is missing."""
+        self._balance()
+        rows, columns = self.common_step(residual, weights)
+        self.left[:, self._of_rows] += rows
+        self.right[:, self._of_columns] += columns
+
+    def common_step(self, residual: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+        """Changes of rows and columns by linearised least squares, up to a small part.
+
+        Conjugate gradients; each side alone is the preconditioner.
+        """
+        sums = self.cells.row_sums, self.cells.column_sums
+        designs = self._row_design, self._column_design
+        grams = [
+            _grams(total, weights, design) for total, design in zip(sums, designs, strict=True)
+        ]
+        damping = [_DAMPING * np.trace(gram, axis1=1, axis2=2)[:, None] for gram in grams]
+        inverses = [np.linalg.inv(_regular(gram, _DAMPING)) for gram in grams]
+
+        def gradient(at: np.ndarray) -> list[np.ndarray]:
+            return [
+                total(weights * at, design) for total, design in zip(sums, designs, strict=True)
+            ]
+
+        def product(step: list[np.ndarray]) -> list[np.ndarray]:
+            moved = self.cells.products(step[0], designs[0])
+            image = gradient(moved + self.cells.products(designs[1], step[1]))
+            return [a + d * b for a, b, d in zip(image, step, damping, strict=True)]
+
+        def dot(one: list[np.ndarray], other: list[np.ndarray]) -> float:
+            return sum(float(np.vdot(a, b)) for a, b in zip(one, other, strict=True))
+
+        def alone(at: list[np.ndarray]) -> list[np.ndarray]:
+            return [
+                np.einsum("kij,kj->ki", inverse, a) for inverse, a in zip(inverses, at, strict=True)
+            ]
+
+        rest = gradient(residual)
+        solution = [np.zeros_like(each) for each in rest]
+        direction = improved = alone(rest)
+        size = first = dot(rest, improved)
+        for _ in range(_ITERATIONS):
+            if size <= _SMALL**2 * first or size <= 0:
+                break
+            image = product(direction)
+            curvature = dot(direction, image)
+            if curvature <= 0:
+                break
+            length = size / curvature
+            solution = [a + length * b for a, b in zip(solution, direction, strict=True)]
+            rest = [a - length * b for a, b in zip(rest, image, strict=True)]
+            improved = alone(rest)
+            size, before = dot(rest, improved), size
+            direction = [a + size / before * b for a, b in zip(improved, direction, strict=True)]
+        return solution
+
+    def _balance(self) -> None:
+        """Orthonormal scores: the next normal equations are as well conditioned as can be."""
+        if self.rank:
+            basis, triangle = np.linalg.qr(self.left[:, : self.rank])
+            size = np.sqrt(len(self.left))
+            self.left[:, : self.rank] = basis * size
+            self.right[:, : self.rank] = self.right[:, : self.rank] @ triangle.T / size
+
+
+def _grams(sums: Any, weights: np.ndarray, design: np.ndarray) -> np.ndarray:
+    """Matrices of the normal equations of all rows, or of all columns."""
+    return unpacked(sums(weights, packed(outer(design))), design.shape[1])
+
+
+def _regular(grams: np.ndarray, part: float = _RIDGE) -> np.ndarray:
+    """The same with so little more that all of them have inverses."""
+    traces = np.trace(grams, axis1=1, axis2=2)
+    ridge = np.where(traces > 0, part * traces, 1.0)
+    return grams + ridge[:, None, None] * np.eye(grams.shape[-1])
