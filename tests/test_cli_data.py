@@ -4,10 +4,12 @@ import csv
 import json
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 
 from lemmax.cli._files import _OWN, written_before
+from lemmax.cli._outcome import harmless
 from lemmax.estimators import RobustPCA
 from tests.commands import output_of, refusal_of, run
 
@@ -41,7 +43,7 @@ def test_pca_cleans_a_table(table_file, tmp_path):
     assert float(wrong[3]) == pytest.approx(truth[3, 4], abs=1e-9)
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["status"], summary["components"], summary["wrong"]) == ("EXACT", 2, 1)
-    assert f"The fit took {summary['seconds']:.1f} s, compilation included." in result.output
+    assert f"The fit took {summary['seconds']:.1f} s.\n" in result.output
     page = (out / "report.html").read_text()
     assert page.count("<img") == 3
     assert "table.csv: 60 rows, 25 columns, 1 of 1500 entries missing." in page
@@ -130,6 +132,46 @@ def test_an_excel_table_is_cleaned(tmp_path):
     assert abs(after.loc[4, "c"] - cells[4, 2]) < 1
     assert abs(after.loc[6, "d"] - cells[6, 3]) < 1
     assert ["2020-01-05", "c", "5000"] in [line[:3] for line in lines_of(out / "outliers.csv")]
+
+
+def test_names_and_labels_are_not_run_by_spreadsheets(tmp_path):
+    cells = np.array(noisy_table(np.random.default_rng(11)), float) - 20
+    names = ["=a", "+b", "-c", "@d", "-1", "f"]
+    frame = pd.DataFrame(cells, columns=names)
+    frame.insert(0, "who", [f"={k}+1" for k in range(len(frame))])
+    frame.loc[4, "=a"] = 5000.0
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    frame.to_csv(path, index=False)
+    output_of(0, "pca", path, "--header", "--out", out)
+    assert lines_of(out / "cleaned.csv")[0] == ["who", *names]
+    assert ["'=4+1", "'=a", "5000.0"] in [line[:3] for line in lines_of(out / "outliers.csv")]
+    assert [line[0] for line in lines_of(out / "columns.csv")] == [
+        "column", "'=a", "'+b", "'-c", "'@d", "-1", "f"
+    ]  # fmt: skip
+    book = tmp_path / "table.xlsx"
+    frame.to_excel(book, index=False)
+    sheet = openpyxl.load_workbook(book)
+    for row, cell in enumerate(sheet.active["A"][1:]):
+        cell.value, cell.data_type = f"={row}+1", "s"
+    sheet.active["B1"].data_type = "s"
+    sheet.save(book)
+    output_of(0, "pca", book, "--header", "--out", out)
+    header, first, *_ = lines_of(out / "cleaned.csv")
+    assert header[1:] == ["'=a", "'+b", "'-c", "'@d", "-1", "f"]
+    assert first[0] == "'=0+1"
+    # Numbers are what they are, of either sign.
+    np.testing.assert_allclose(np.array(first[1:], float), cells[0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"), (" @sum(a)", "' @sum(a)"), ("-3", "-3"), ("+1,5", "+1,5"), ("-", "-"),
+        ("-5 %", "-5 %"), ("-1e-5", "-1e-5"), ("-cmd", "'-cmd"), ("", ""), ("a=b", "a=b"), (7, 7),
+    ],
+)  # fmt: skip
+def test_what_is_marked_as_text(cell, written):
+    assert harmless(cell) == written
 
 
 def test_options_of_pca(tmp_path):
@@ -267,7 +309,7 @@ def test_complete_predicts_by_name(tmp_path):
     said = refusal_of("complete", ratings, *columns, "--predict", asked, "--out", out)
     assert "asked.csv asks for no user or item that is known" in said
     said = output_of(0, "complete", ratings, *columns, "--components", 2, "--out", out)
-    assert "list the wanted user,item in a file with that header and add --predict" in said
+    assert "in a file with the columns user and item, and add --predict FILE" in said
     assert lines_of(out / "row_factors.csv")[0] == ["row", "effect", "factor 1", "factor 2"]
 
 

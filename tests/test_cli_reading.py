@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lemmax.cli._numbers import Spelling, as_numbers
-from lemmax.cli._reading import columns_of_list, read_table
+from lemmax._columns import Spelling, as_numbers
+from lemmax.cli._files import Refusal
+from lemmax.cli._reading import columns_of_list, read_columns, read_table
 from tests.commands import refusal_of
 
 
@@ -55,7 +56,7 @@ def test_words_for_what_is_missing(word):
     assert not len(column.unreadable)
 
 
-@pytest.mark.parametrize("text", ["12a", "1_000", "0x10", "inf", "-Infinity", "2020-01-05", "$5"])
+@pytest.mark.parametrize("text", ["12a", "1_000", "0x10", "inf", "-1e200", "2020-01-05", "$5"])
 def test_what_is_no_number_is_not_guessed(text):
     column = numbers_of("1", text, "2.5")
     assert column.unreadable.tolist() == [1]
@@ -131,6 +132,29 @@ def test_columns_of_text_and_without_values_are_carried_through(tmp_path):
     )
 
 
+def test_a_first_column_without_a_name_labels_the_rows(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.5, 4.0], "b": [3.0, 4.0, 5.0]})
+    path = tmp_path / "table.csv"
+    frame.to_csv(path)
+    table = read_table(path)
+    assert table.columns == ["a", "b"]
+    assert table.labels == ["0", "1", "2"]
+    assert table.notes == ("The first column, which has no name, labels the rows.",)
+    assert read_table(path, labels="a").columns == ["", "b"]
+
+
+def test_names_may_be_numbers_that_count_up(tmp_path):
+    path = tmp_path / "table.csv"
+    table = read_table(written(path, "land,code,2019,2020,2021\na,x,1,2,3\nb,y,4,5,6\n"))
+    assert table.columns == ["2019", "2020", "2021"]
+    assert "read as names, since it counts up (else --no-header)" in table.notes[0]
+    assert read_table(path, header=False).values.shape == (3, 3)
+    pd.DataFrame([[5.0, 6.0], [7.0, 8.0]]).to_csv(path)
+    assert read_table(path).columns == ["0", "1"]
+    assert read_table(written(path, "1,2,3\n4,5,6\n")).columns is None
+    assert "say --header or --no-header" in refusal_of("pca", written(path, "a,1,2,4\nb,5,6,7\n"))
+
+
 def test_only_and_drop_choose_columns(tmp_path):
     path = written(tmp_path / "table.csv", 'a,b,"c,d",t\n1,2,3,x\n4,5,6,y\n')
     assert read_table(path, only='a,"c,d"').columns == ["a", "c,d"]
@@ -167,8 +191,35 @@ def test_excel_files(tmp_path):
     assert "has no sheet 'other'; it has data, more" in refusal_of("pca", path, "--array", "other")
 
 
-def test_a_list_of_entries_is_recognised(tmp_path):
-    path = written(tmp_path / "list.csv", "u,i,r\na,x,1\na,y,2\nb,x,3\n")
-    assert columns_of_list(path) == "u,i,r"
-    assert columns_of_list(written(path, "u,i,r\n1,2,3\n1,3,2\n")) is None
-    assert columns_of_list(written(path, "day,note,r\na,p,1\nb,q,2\n")) is None
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("u,i,r\na,x,1\na,y,2\nb,x,3\n", "u,i,r"),
+        ("u,i,r\na,x,1\n", "u,i,r"),
+        ("u,i,r\n1,2,3.5\n1,3,2\n", "u,i,r"),
+        ("when,Rating,userId,movie_id\n7,3,1,2\n8,4,1,3\n", "userId,movie_id,Rating"),
+        ('"us,er",film,stars,note\na,x,1,\nb,y,2,\n', '"us,er",film,stars'),
+        ("u,i,r\n1.5,2,3\n1,3,2\n", None),
+        ("u,i,r\n1,2,3\n,3,2\n", None),
+        ("a,b,c,d\n1,2,3,4\n2,3,4,5\n", None),
+        ("u,i,r\na,x,good\nb,x,bad\n", None),
+        ("1,2,3\n2,3,4\n", None),
+    ],
+)
+def test_a_list_of_entries_is_recognised(tmp_path, text, names):
+    assert columns_of_list(written(tmp_path / "list.csv", text)) == names
+
+
+def test_columns_of_a_list_without_names_have_numbers(tmp_path):
+    path = written(tmp_path / "list.csv", "a,x,3\nb,y,4\n")
+    assert columns_of_list(path, header=False) == "1,2,3"
+    path = written(tmp_path / "list.csv", "196,242,3,881\n186,302,4,891\n")
+    cells = read_columns(path, ["1", "2", "3"])
+    assert [column.tolist() for column in cells.columns] == [
+        ["196", "186"], ["242", "302"], ["3", "4"]
+    ]  # fmt: skip
+    assert len(read_columns(path, ["1", "2", "3"], header=False).columns[0]) == 2
+    # Names come first, also those that are numbers.
+    assert read_columns(path, ["196", "3"]).columns[1].tolist() == ["4"]
+    with pytest.raises(Refusal, match="has no column '5'; it has: 1, 2, 3, 4"):
+        read_columns(path, ["1", "2", "5"], header=False)

@@ -23,7 +23,7 @@ from tests.commands import refusal_of, run
         ("table.mtx", b"nonsense", "is not a file in the Matrix Market format"),
         ("table.parquet", b"nonsense", "arquet"),
         ("table.xlsx", b"nonsense", "cannot be read as an Excel file"),
-        ("table.csv", b",0,1\n0,5,6\n1,7,8\n", "say --header or --no-header"),
+        ("table.csv", b"a,1,2\n0,5,6\n1,7,8\n", "say --header or --no-header"),
         ("table.csv", b"1,2,three\n4,5,6\n", "say --header or --no-header"),
         ("table.npz", b"nonsense", "is not a file of numbers"),
         ("table.csv", b"a,b\n1,2\n", "has 1 row of numbers; at least 2 are needed"),
@@ -55,6 +55,8 @@ def test_a_missing_file_and_wrong_names_are_one_sentence(table_file, tmp_path):
     said = refusal_of("complete", path, "--columns", "day,cost,price")
     assert "has no columns 'cost', 'price'; it has: day, c0" in said
     assert "three names" in refusal_of("complete", path, "--columns", "day,c0")
+    said = refusal_of("complete", path, "--columns", "day,c0,c1", "--drop", "c2")
+    assert "--columns reads a list of entries; --drop is for tables" in said
 
 
 @pytest.mark.parametrize("folder", ["file", "file/out", "new/" + 300 * "x"])

@@ -69,8 +69,14 @@ def test_a_table_with_names_is_asked_by_them():
     frame = pd.DataFrame(truth, index=names, columns=list("jihgfedcba"))
     known = frame.mask(rng.random(truth.shape) < 0.2)
     model = MatrixCompletion().fit(known)
-    asked = [("r7", "c"), ("r30", "j"), ("nobody", "c")]
-    values, errors = model.predict(asked, return_std=True)
+    asked = [("r7", "c"), ("r30", "j"), ("nobody", "c"), ("r7", "z")]
+    sentence = "'nobody' is known; the mean of the column .* 'z' is known; without effects"
+    with pytest.warns(UserWarning, match=sentence) as told:
+        values, errors = model.predict(asked, return_std=True)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert np.isnan(values[3])
+    assert np.isinf(errors[3])
     np.testing.assert_allclose(values[:2], [frame.loc["r7", "c"], frame.loc["r30", "j"]])
     assert errors[2] > 0.1
     assert model.recommend("r7", 1)[0][0] == frame.loc["r7"].idxmax()
@@ -80,20 +86,31 @@ def test_names_of_several_kinds_stay_what_they_are():
     _, rows, columns, stars = ratings(6)
     model = MatrixCompletion().fit((rows, columns, stars))
     plain = model.predict([[1, 3]])
-    np.testing.assert_array_equal(model.predict([("1", "3"), (1, 3), (1.0, 3.0)])[1:], [*plain] * 2)
+    with pytest.warns(UserWarning, match="no entry of '1' is known"):
+        values = model.predict([("1", "3"), (1, 3), (1.0, 3.0)])
+    np.testing.assert_array_equal(values[1:], [*plain] * 2)
 
 
 def test_unseen_names_have_effects_and_larger_errors():
     _, rows, columns, stars = ratings(1)
     model = MatrixCompletion().fit((rows, columns, stars))
     places = [[3, 7], [999, 7], [3, 999], [999, 999]]
-    values, errors = model.predict(places, return_std=True)
+    with pytest.warns(UserWarning, match="effects of the column alone .* of the row alone"):
+        values, errors = model.predict(places, return_std=True)
     assert np.all(np.isfinite(values))
     assert errors[0] < min(errors[1:])
     assert values[3] == pytest.approx(np.mean(stars), abs=0.3)
-    lower, upper = model.predict_interval(places, 0.9)
+    with pytest.warns(UserWarning, match="no entry of 999 is known"):
+        lower, upper = model.predict_interval(places, 0.9)
     assert np.all(lower < values)
     assert np.all(values < upper)
+    with pytest.warns(UserWarning, match="no entry of 100, 101, 102, 103, 104 and 7 more is known"):
+        model.predict([[k, 3] for k in range(100, 112)])
+    with pytest.warns(UserWarning, match="no entry of 'me' is known"):
+        best, _ = model.recommend("me", 2)
+    # Of somebody who is not known, the items that all like best.
+    order = np.argsort(-model.column_effects_)
+    np.testing.assert_array_equal(best, model.column_ids_[order[:2]])
 
 
 def test_predictions_stay_in_the_range_that_was_seen_if_they_shall():
@@ -159,13 +176,126 @@ def test_noise_is_told_from_structure():
     assert model.status_ == "NOT_IDENTIFIABLE"
 
 
+def named_ratings(seed=8):
+    _, rows, columns, stars = ratings(seed)
+    users = np.array([f"u{k}" for k in range(80)])[rows]
+    films = np.array([f"f{k}" for k in range(50)])[columns]
+    return users, films, stars
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (["userId", "movieId", "rating", "timestamp"], None),
+        (["stars", "item_id", "User", "when"], None),
+        (["who", "what", "how much"], None),
+        (["how much", "what", "who", "when"], ("who", "what", "how much")),
+    ],
+)
+def test_lists_in_frames_of_any_order_are_found(library, names, columns):
+    users, films, stars = named_ratings()
+    plain = MatrixCompletion().fit((users, films, stars))
+    of_role = {"u": users, "w": users, "m": films, "i": films, "r": stars, "s": stars}
+    of_role |= {"who": users, "what": films, "how much": stars, "when": np.arange(len(stars))}
+    of_role |= {"timestamp": np.arange(len(stars))}
+    frame = library.DataFrame(
+        {name: of_role.get(name, of_role.get(name[0].lower())) for name in names}
+    )
+    model = MatrixCompletion(columns=columns).fit(frame)
+    np.testing.assert_array_equal(model.complete(), plain.complete())
+    # Also with the other columns still there.
+    np.testing.assert_array_equal(model.predict(frame), plain.predict((users, films)))
+
+
+def test_arrays_are_tables_unless_they_are_said_to_be_lists():
+    users, films, stars = named_ratings()
+    plain = MatrixCompletion().fit((users, films, stars))
+    array = np.array([stars, users, films], dtype=object).T
+    for given in (array, array.tolist()):
+        model = MatrixCompletion(columns=(1, 2, 0)).fit(given)
+        np.testing.assert_array_equal(model.complete(), plain.complete())
+        with pytest.raises(ValueError, match=r"text, 'u0' at \[0, 1\].* list of entries, say"):
+            MatrixCompletion().fit(given)
+    with pytest.raises(ValueError, match="The array has no column 3; it has: 0, 1, 2"):
+        MatrixCompletion(columns=(1, 2, 3)).fit(array)
+    whole = np.c_[np.arange(30) % 7, np.arange(30) % 11, np.arange(30) % 5]
+    with pytest.warns(ConvergenceWarning):
+        assert MatrixCompletion().fit(whole).n_features_in_ == 3
+
+
+def test_ids_of_every_kind_are_ids():
+    _, rows, columns, stars = ratings()
+    plain = MatrixCompletion().fit((rows, columns, stars)).complete()
+    frame = pd.DataFrame({"a": rows, "b": columns, "c": stars})
+    kinds = [
+        frame.astype({"a": "Int64", "b": "category"}),
+        frame.assign(a=pd.Timestamp("2020-01-01") + pd.to_timedelta(rows, unit="D")),
+        pl.DataFrame({"a": rows.astype(np.uint8), "b": columns, "c": stars}).lazy(),
+    ]
+    for kind in kinds:
+        np.testing.assert_array_equal(MatrixCompletion().fit(kind).complete(), plain)
+
+
+def test_short_lists_are_lists_and_tables_are_tables():
+    entries = pd.DataFrame({"a": ["x", "y", "x"], "b": [1, 2, 3], "c": [1.0, 2.0, 3.0]})
+    with pytest.warns(ConvergenceWarning):
+        model = MatrixCompletion().fit(entries)
+    assert model.entry_columns_ == ("a", "b", "c")
+    assert (len(model.row_ids_), len(model.column_ids_)) == (2, 3)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((30, 1)) @ rng.standard_normal((1, 3)))
+    model = MatrixCompletion().fit(table)
+    assert model.entry_columns_ is None
+    assert model.n_features_in_ == 3
+
+
+@pytest.mark.filterwarnings("ignore:Set aside")
+def test_frames_that_are_no_table_are_told_how_to_be_a_list():
+    users, films, stars = named_ratings()
+    frame = pd.DataFrame({"who": users, "what": films, "how much": stars, "when": 1.0})
+    with pytest.raises(ValueError, match=r"but 'who', 'what' hold none.*columns=\('user', 'item'"):
+        MatrixCompletion().fit(frame)
+    with pytest.raises(ValueError, match="columns names three columns"):
+        MatrixCompletion(columns="who").fit(frame)
+    with pytest.raises(ValueError, match="has no column 'nobody'; it has: 'who', 'what'"):
+        MatrixCompletion(columns=("nobody", "what", "when")).fit(frame)
+    with pytest.raises(ValueError, match="must be numbers: 'what' are not"):
+        MatrixCompletion(columns=("who", "when", "what")).fit(frame)
+    model = MatrixCompletion(columns=("who", "what", "how much")).fit(frame)
+    with pytest.raises(ValueError, match="'who' and 'what'; got 'a', 'b', 'c'"):
+        model.predict(pd.DataFrame({"a": [1], "b": [2], "c": [3]}))
+
+
+def test_values_of_a_list_that_are_no_numbers_are_left_out():
+    users, films, stars = named_ratings()
+    frame = pd.DataFrame({"user": users, "item": films, "rating": stars.astype(str)})
+    frame.loc[5, "rating"] = "great"
+    with pytest.warns(UserWarning, match="left out: 'great' in column 'rating', row 5"):
+        model = MatrixCompletion().fit(frame)
+    kept = np.arange(len(stars)) != 5
+    plain = MatrixCompletion().fit((users[kept], films[kept], stars[kept]))
+    np.testing.assert_array_equal(model.predict(frame), plain.predict((users, films)))
+
+
+def test_a_table_with_a_column_of_names_is_completed_beside_them():
+    rng = np.random.default_rng(9)
+    truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 8))
+    frame = pd.DataFrame(truth, columns=list("abcdefgh")).mask(rng.random(truth.shape) < 0.2)
+    frame.insert(0, "town", [f"t{k}" for k in range(40)])
+    with pytest.warns(UserWarning, match="do not hold numbers: town"):
+        model = MatrixCompletion().fit(frame)
+    np.testing.assert_allclose(model.transform(frame), truth, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         (([0, 1], [0, 1]), "three arrays of one length"),
         (([0, 1], [0, 1], ["a", "b"]), "must be numbers"),
-        (([0, 1], [0, 1], [1.0, np.inf]), "must be finite"),
+        (([0, 1], [0, 1], [1.0, np.inf]), "There is infinity at .1., counted from 0"),
         (([0.0, np.nan], [0, 1], [1.0, 2.0]), "have no name"),
+        ((np.array(["a", None], object), [0, 1], [1.0, 2.0]), "have no name .* in entry 1"),
         (([0, 1], [0, 1], [np.nan, np.nan]), "nothing but missing"),
     ],
 )

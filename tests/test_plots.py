@@ -177,3 +177,14 @@ def test_a_doubtful_recovery_is_drawn_legibly():
     assert residuals.get_title() == "1 of 4 observations are not explained"
     # What is exactly zero does not stretch the axis to where nothing is.
     np.testing.assert_array_equal(residuals.lines[0].get_ydata(), [1e-9, 1e-9, 1e-8])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(50_000, 12), (10_001, 7), (721, 500), (361, 3)])
+def test_a_long_table_without_holes_is_drawn_without_holes(rows, columns):
+    residuals = np.ones((rows, columns))
+    figure = lm.plots.residual_map(residuals)
+    drawn = figure.axes[1].images[0].get_array()
+    missing = np.ma.getmaskarray(drawn) | np.isnan(np.ma.filled(drawn, np.nan))
+    # The last line may be short, and the last dot of every column in a line is there.
+    assert not missing[:-1].any()
+    assert not missing[-1].all()

@@ -1,5 +1,6 @@
 """Robust principal components: answers that are known otherwise, noise, holes and wrong cells."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import RobustPCA
+from lemmax.recovery import RecoveryStatus
 from tests.tables import spoiled_table
 
 
@@ -367,3 +369,21 @@ def test_no_warning_where_there_is_nothing_to_warn_of():
         warnings.simplefilter("error")
         model = RobustPCA().fit(table)
     assert model.status_ == "NOISE_LEVEL"
+
+
+def test_the_summary_says_why_its_two_measures_differ():
+    rng = np.random.default_rng(0)
+    there = rng.random(300) < 0.3
+    # Mostly zeros: the median is right at most cells.
+    table = there[:, None] * (rng.uniform(5, 9, 6) + rng.standard_normal((300, 6)))
+    report = RobustPCA().fit(table).report_
+    told = "medians are right at most cells, and far off at the others"
+    assert report.explained > 0.5
+    assert report.error > report.median_error
+    assert told in report.sentence()
+    same = dataclasses.replace(report, error=report.median_error / 2)
+    assert told not in same.sentence()
+    worse = dataclasses.replace(
+        report, explained=-0.1, median_error=1.0, status=RecoveryStatus.NOT_IDENTIFIABLE
+    )
+    assert "some cells are predicted far worse" in worse.sentence()

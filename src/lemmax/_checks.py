@@ -1,6 +1,8 @@
 """Sentences for arguments that cannot be right. Traced values pass: they are not known yet."""
 
 import operator
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -56,3 +58,15 @@ def check_kind(name: str, thing: Any, kind: type | tuple[type, ...], what: str) 
     """Raise a sentence unless a thing is of the kind it ought to be."""
     if not isinstance(thing, kind):
         raise TypeError(f"{name} must be {what}; got {describe(thing)}.")
+
+
+def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
+    """Warn with the line of the user's code that led here, however deep."""
+    level, frame = 2, sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, category, stacklevel=level)
+
+
+# Modules between the user's code and a warning.
+_INSIDE = ("lemmax", "sklearn", "beartype", "jaxtyping")

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import page, plots
-from ._numbers import Spelling
+from .._columns import Spelling
+from ._formats import TEXTS
 from ._outcome import Outcome, shortest
 from ._reading import TableFile
 
@@ -66,7 +67,8 @@ def write_replaced(outcome: Outcome, name: str, table: TableFile, replaced: Repl
             column[some.rows] = [spelling.write(value) for value in some.values]
             columns[place] = column
     rows = zip(*(_texts(column).tolist() for column in columns), strict=True)
-    outcome.listing(name, whole.names, rows, whole.separator)
+    copied = table.path.suffix.lower() in TEXTS
+    outcome.listing(name, whole.names, rows, whole.separator, copied)
     labels, names = table.row_labels(), table.column_labels()
     places = list(zip(replaced.rows.tolist(), replaced.columns.tolist(), strict=True))
     numbers = zip(*(each.tolist() for each in replaced[3:]), strict=True)
@@ -129,11 +131,11 @@ def list_wrong(
     bad = _furthest(standard, replaced)
     if not len(bad.rows):
         return
-    labels, names = table.row_labels(), table.column_labels()
+    names = table.column_labels()
     rows, anchors, seen = [], [], set()
     for i, j, _, value, error, lower, upper in zip(*(each.tolist() for each in bad), strict=True):
         bounds = f"{lower:.4g} to {upper:.4g}" if np.isfinite(error) else "unknown"
-        place = page.link(labels[i].strip() or str(i + 1), "#cells")
+        place = page.link(table.row_name(i), "#cells")
         size = f"{standard[i, j]:.3g}" if 0 < error < np.inf else ""
         rows.append([place, names[j], table.was(i, j), f"{value:.4g}", bounds, size])
         # The first cell of a row is what links to the row lead to.

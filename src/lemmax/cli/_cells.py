@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._columns import MISSING, as_numbers, texts_of
 from ._files import Refusal
 from ._formats import TEXTS, unreadable
-from ._numbers import MISSING, as_numbers
 
 _SEPARATORS = "\t;,"
 # So many lines tell the separator.
@@ -37,6 +37,15 @@ class Cells(NamedTuple):
     separator: str = ","
     note: str = ""
 
+    def row_name(self, row: int) -> str:
+        """A row as who looks into the file finds it."""
+        return place_in_file(self.lines, row)
+
+
+def place_in_file(lines: np.ndarray | None, row: int) -> str:
+    """A row by its line, or by its number."""
+    return f"row {row + 1}" if lines is None else f"line {lines[row]}"
+
 
 def read_cells(
     path: pathlib.Path, kind: str, header: bool | None, sheet: str | None = None
@@ -56,12 +65,12 @@ def read_cells(
     if not kept.any():
         raise Refusal(f"{path} is empty.")
     columns, lines = [column[kept] for column in columns], lines[kept]
-    names = _names(path, [str(column[0]) for column in columns], header)
+    names, said = _names(path, [str(column[0]) for column in columns], header)
     if names is not None:
         columns, lines = [column[1:] for column in columns], lines[1:]
     if not len(lines):
         raise Refusal(f"{path} has a line of names, but no data.")
-    return Cells(names, columns, lines, separator, note)
+    return Cells(names, columns, lines, separator, f"{note} {said}".strip())
 
 
 def _up_to_last(filled: np.ndarray) -> np.ndarray:
@@ -204,37 +213,39 @@ def _parquet(path: pathlib.Path) -> Cells:
 
 def _as_texts(frame: Any) -> list[np.ndarray]:
     """Columns of a data frame as arrays of text; nothing where a value is missing."""
-    columns = []
-    for place in range(frame.shape[1]):
-        cells = frame.iloc[:, place].astype(object).tolist()
-        column = np.empty(len(cells), object)
-        column[:] = [cell if isinstance(cell, str) else _as_text(cell) for cell in cells]
-        columns.append(column)
-    return columns
+    columns = (frame.iloc[:, place].astype(object) for place in range(frame.shape[1]))
+    return [texts_of(column.tolist()) for column in columns]
 
 
-def _as_text(cell: Any) -> str:
-    import pandas as pd
+def _names(
+    path: pathlib.Path, first: list[str], header: bool | None
+) -> tuple[list[str] | None, str]:
+    """The first line, if it holds names, and what is to be said about that.
 
-    if cell is None or cell is pd.NaT or cell is pd.NA or cell != cell:
-        return ""
-    if isinstance(cell, (float, np.floating)):
-        return repr(float(cell)).removesuffix(".0")
-    text = str(cell)
-    return text.removesuffix(" 00:00:00") if hasattr(cell, "isoformat") else text
-
-
-def _names(path: pathlib.Path, first: list[str], header: bool | None) -> list[str] | None:
-    """The first line, if it holds names: all of it, and not some text among numbers."""
+    It does if all of it is text, or all that is not counts up, as years do.
+    """
     first = [entry.strip() for entry in first]
     if header is not None:
-        return first if header else None
+        return first if header else None, ""
+    if _counts_up(first):
+        return first, "The first line is read as names, since it counts up (else --no-header)."
     some = [entry for entry in first if entry.lower() not in MISSING]
     texts = len(as_numbers([np.array(some, object)])[0].unreadable)
-    # A table with a blank corner and columns that are numbered is one that pandas has written.
-    counting = first[0] == "" and some == [str(k) for k in range(len(first) - 1)]
-    if counting or 0 < texts < len(some):
+    if 0 < texts < len(some):
         raise UnclearHeader(
             f"It is not clear whether the first line of {path} holds names or numbers"
         )
-    return first if texts else None
+    return first if texts else None, ""
+
+
+def _counts_up(first: list[str]) -> bool:
+    """Whether there are texts, and then three consecutive whole numbers at least.
+
+    After a blank corner, as pandas writes it, one is enough.
+    """
+    start = next((k for k, entry in enumerate(first) if entry.isdecimal()), 0)
+    rest = first[start:]
+    if not start or not all(entry.isdecimal() for entry in rest):
+        return False
+    consecutive = [int(entry) - k for k, entry in enumerate(rest)]
+    return len(set(consecutive)) == 1 and (len(rest) >= 3 or first[:start] == [""])

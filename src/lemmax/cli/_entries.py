@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import plots
+from .._columns import as_numbers, listed_cells
 from ._answers import INTERVAL, LEVEL, WRONG
 from ._files import Refusal
-from ._numbers import as_numbers
-from ._outcome import Outcome, listed, shortest
+from ._outcome import Outcome, shortest
 from ._readiness import counted
-from ._reading import listed_cells, read_columns
+from ._reading import read_columns, split_names
 
 _UNKNOWN = -1
 _BASIS = {
@@ -34,38 +34,37 @@ class Asked(NamedTuple):
 
     def tell(self, outcome: Outcome, effects: bool) -> None:
         """Say for which rows and columns no entry is known, and what follows."""
+        from ..estimators._entries import unseen_sentence
+
         for names, places, side in zip(self.names, self.places, ("row", "column"), strict=True):
-            unseen = list(dict.fromkeys(names[k] for k in np.flatnonzero(places == _UNKNOWN)))
-            if not unseen:
-                continue
-            other = "column" if side == "row" else "row"
-            then = f"the effects of the {other} alone tell, with a larger error"
-            if not effects:
-                then = (
-                    "the mean of the column stands there"
-                    if side == "row"
-                    else "without --effects there is no prediction"
-                )
-            told = listed(range(len(unseen)), lambda k, unseen=unseen: repr(unseen[k]))
-            outcome.note(f"{self.path.name}: no entry of {told} is known; {then}.")
+            unseen = [names[k] for k in np.flatnonzero(places == _UNKNOWN)]
+            if unseen:
+                outcome.note(f"{self.path.name}: {unseen_sentence(unseen, side, effects)}.")
 
 
 class NamedEntries:
     """A list of entries: names of rows and columns, and values."""
 
-    def __init__(self, path: pathlib.Path, columns: str, sheet: str | None = None):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        columns: str,
+        sheet: str | None = None,
+        header: bool | None = None,
+    ):
         import pandas as pd
 
-        self.path = path
-        self.names = [name.strip() for name in columns.split(",")]
-        if len(self.names) != 3:
+        self.path, self.header = path, header
+        self.names = split_names(columns)
+        if len(set(self.names)) != 3 or len(self.names) != 3:
             raise Refusal(
-                "--columns takes three names: those of row, column and value, as in u,i,r."
+                "--columns takes three names: those of row, column and value, as in u,i,r (their "
+                "numbers, as in 1,2,3, if the file has no line of names)."
             )
-        cells = read_columns(path, self.names, sheet)
+        cells = read_columns(path, self.names, sheet, header)
         *sides, texts = cells.columns
         (found,) = as_numbers([texts], cells.separator == ";")
-        self._unread = listed_cells(self.names[2:], [texts], [found], cells.lines)
+        self._unread = listed_cells(self.names[2:], [texts], [found], cells.row_name)
         if not found.is_numeric:
             told = f": {self._unread}" if self._unread else ""
             raise Refusal(f"Column {self.names[2]!r} of {path} holds no values{told}.")
@@ -95,7 +94,7 @@ class NamedEntries:
 
     def asked(self, path: pathlib.Path) -> Asked:
         """The entries that a file names."""
-        texts = read_columns(path, self.names[:2]).columns
+        texts = read_columns(path, self.names[:2], header=self.header).columns
         places = []
         for labels, wanted in zip((self.rows, self.columns), texts, strict=True):
             numbers = {label: k for k, label in enumerate(labels)}
@@ -104,7 +103,7 @@ class NamedEntries:
             raise Refusal(f"{path} asks for no {self.names[0]} or {self.names[1]} that is known.")
         return Asked(path, (texts[0].tolist(), texts[1].tolist()), (places[0], places[1]))
 
-    def write(self, outcome: Outcome, model: Any, asked: Asked | None, effects: bool) -> None:
+    def write(self, outcome: Outcome, model: Any, asked: Asked | None) -> None:
         """The verdict, wrong entries, and what was asked for."""
         outcome.report(
             model.report_,
@@ -124,18 +123,16 @@ class NamedEntries:
         )
         if asked is None:
             outcome.say(
-                f"For predictions, list the wanted {self.names[0]},{self.names[1]} in a file with "
-                "that header and add --predict FILE."
+                f"For predictions, list what is wanted in a file with the columns {self.names[0]} "
+                f"and {self.names[1]}, and add --predict FILE."
             )
         else:
-            self._predictions(outcome, model, asked, effects)
+            self._predictions(outcome, model, asked)
         self._show(outcome, model)
 
-    def _predictions(self, outcome: Outcome, model: Any, asked: Asked, effects: bool) -> None:
+    def _predictions(self, outcome: Outcome, model: Any, asked: Asked) -> None:
         values, errors = model.predict(asked.places, return_std=True)
         numbers = np.stack([values, errors, *model.predict_interval(asked.places, LEVEL)], axis=1)
-        if not effects:  # nothing is known about a column, then
-            numbers[asked.places[1] == _UNKNOWN] = np.nan
         known = zip(*(place != _UNKNOWN for place in asked.places), strict=True)
         rows = (
             [row, column, *map(shortest, each), _BASIS[bool(a), bool(b)]]

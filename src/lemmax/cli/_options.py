@@ -8,14 +8,14 @@ import typer
 from ..recovery import RecoveryStatus
 
 Components = Annotated[
-    int | None, typer.Option(min=1, help="How many; found by cells kept aside if absent.")
+    int | None, typer.Option(min=1, help="How many; if absent, found from cells kept aside.")
 ]
 MaxComponents = Annotated[int, typer.Option(min=1, help="The largest number that is tried.")]
 MaxSeconds = Annotated[
     float | None, typer.Option(min=0, help="End the fit with what there is after so long.")
 ]
 Squared = Annotated[bool, typer.Option("--squared", help="Noise alone, no gross errors.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Member = Annotated[
     str | None, typer.Option("--array", help="Which array of an npz file, or sheet of an xlsx.")
 ]

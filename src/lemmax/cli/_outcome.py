@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import page
+from .._columns import as_numbers
 from .._files import save_text
 from ..recovery import Recovery
 from ._files import Refusal, check_writable, remove_leftovers, save, written_before
@@ -27,7 +29,9 @@ INTERRUPTED = 130
 DOUBTFUL = 1
 _STOPPED = "Interrupted: what the fit had by then is written, and is not to be relied on."
 _FINISHED = "Interrupted, but the fit came to its end all the same: its answer is written."
-_TIME = "seconds of the fit, compilation included"
+_TIME = "seconds of the fit"
+# What formulas begin with; numbers and words for what is missing may, too.
+_RUN = ("=", "+", "-", "@")
 # So many rows or columns are named.
 _LISTED = 3
 # What the page says in words.
@@ -37,11 +41,10 @@ _TOLD = ("status", "objections", "doubtful_rows", "doubtful_columns")
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
     """Turn what went wrong into one sentence and exit code 2."""
-    from sklearn.exceptions import ConvergenceWarning
-
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the verdict is printed anyway
+            # What estimators warn of is on the screen anyway: the verdict, names that are unknown.
+            warnings.simplefilter("ignore", UserWarning)
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
         _say(str(error))
@@ -112,14 +115,14 @@ class Outcome:
             yield
 
     def fit(self, model: Any, *data: Any) -> Any:
-        """Fit a model, and take the time, compilation included.
+        """Fit a model, and take the time.
 
         Raises
         ------
         KeyboardInterrupt
             If it came before the model had anything, or twice.
         """
-        self._stage("fitting (data of a new shape: compiling, too)")
+        self._stage("fitting")
         began = time.perf_counter()
         fit_until_interrupted(model, data, self._interrupt)
         self.seconds = time.perf_counter() - began
@@ -153,13 +156,17 @@ class Outcome:
         header: Sequence[str] | None,
         rows: Iterable[Sequence[Any]],
         separator: str = ",",
+        copied: bool = False,
     ) -> None:
-        """Rows of anything, as a csv file."""
+        """Rows of anything, as a csv file.
+
+        Text that a spreadsheet would run is marked as text, unless the rows are ``copied`` from a
+        file of that kind.
+        """
         text = io.StringIO()
         writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-        if header is not None:
-            writer.writerow(header)
-        writer.writerows(rows)
+        lines = rows if header is None else itertools.chain([header], rows)
+        writer.writerows(lines if copied else (map(harmless, line) for line in lines))
         self.texts[name] = text.getvalue()
 
     def array(self, name: str, values: np.ndarray) -> None:
@@ -257,7 +264,7 @@ class Outcome:
         names = ", ".join([*self.arrays, *self.texts])
         for line in (
             *self.lines,
-            f"The fit took {self.seconds:.1f} s, compilation included.",
+            f"The fit took {self.seconds:.1f} s.",
             f"Written to {self.folder}: {names}",
         ):
             self._print(line)
@@ -275,6 +282,18 @@ class Outcome:
 def column_names(count: int) -> list[str]:
     """For columns that have none."""
     return [f"column {k + 1}" for k in range(count)]
+
+
+def harmless(cell: Any) -> Any:
+    """A cell with an apostrophe before it if it is text that a spreadsheet would run."""
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in _RUN:
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        (read,) = as_numbers([np.array([cell], object)])
+        return f"'{cell}" if len(read.unreadable) else cell
+    return cell
 
 
 def _save_array(partial: str, values: np.ndarray) -> None:

@@ -81,20 +81,22 @@ def note_reading(outcome: Outcome, table: TableFile) -> None:
 
 
 def note_likely_list(outcome: Outcome, table: TableFile) -> None:
-    """Say how to read a list of entries, if a table of three columns without holes may be one."""
-    if table.columns is not None and len(table.columns) == 3 and not np.any(np.isnan(table.values)):
+    """Say how to read a list of entries, if a narrow table of whole numbers may be one."""
+    values, whole = table.values, table.whole
+    if whole is not None and values.shape[1] in (3, 4) and np.all(values == np.round(values)):
+        names = whole.names or [str(k + 1) for k in range(len(whole.cells))]
         outcome.note(
-            f"{table.path.name} is read as a table of three columns; if it is a list of entries, "
-            f"say --columns {','.join(table.columns)}."
+            f"{table.path.name} is read as a table. If it is a list of entries, say which columns "
+            f"have rows, columns and values: --columns {','.join(names[:3])}."
         )
 
 
 def possible_rank(
-    outcome: Outcome, rank: int, shape: tuple[int, ...], option: str = "--rank"
-) -> int:
-    """The number of terms, or, with a note, what no array of the shape exceeds."""
+    outcome: Outcome, rank: int | None, shape: tuple[int, ...], option: str = "--rank"
+) -> int | None:
+    """The number of terms, if it is given, or, with a note, what no array of the shape exceeds."""
     largest = math.prod(shape) // max(shape)
-    if rank <= largest:
+    if rank is None or rank <= largest:
         return rank
     outcome.note(
         f"Nothing of shape {' × '.join(map(str, shape))} has a rank above {largest}: {option} "

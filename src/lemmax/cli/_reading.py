@@ -2,22 +2,23 @@
 
 import csv
 import dataclasses
+import io
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from .._columns import Spelling, as_numbers, entry_columns, listed_cells
 from ._arrays import read_array, read_stored_entries, refuse_member
-from ._cells import Cells, UnclearHeader, read_cells
+from ._cells import Cells, UnclearHeader, place_in_file, read_cells
 from ._files import Refusal
 from ._formats import NAMED, kind_of
-from ._numbers import Column, Spelling, as_numbers
 
 _NUMBERS_ALONE = "save the numbers alone, as npy or as a text without names"
-# So many cells that cannot be read are named, and so many letters of each.
-_LISTED, _LETTERS = 8, 40
+_WHOLE = re.compile(r"[+-]?\d+")
 LIST_HINT = (
     " If the file is a list of entries, name its row, column and value: "
     "lemmax complete {} --columns {}."
@@ -53,7 +54,7 @@ class TableFile:
 
     def row_name(self, row: int) -> str:
         """A row as who looks into the file finds it."""
-        place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        place = place_in_file(self.lines, row)
         return place if self.labels is None else f"{place} ({self.labels[row].strip()})"
 
     def column_name(self, column: int) -> str:
@@ -112,6 +113,11 @@ def read_table(
         except UnclearHeader as unclear:
             cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
             raise Refusal(f"{unclear}: {cure}.") from unclear
+        if has_options and labels is None and cells.names and not cells.names[0]:
+            # So pandas and R write what they call the rows.
+            labels = ""
+            note = "The first column, which has no name, labels the rows."
+            cells = cells._replace(note=f"{cells.note} {note}".strip())
         chosen = _Choice(path, cells.names, len(cells.columns), labels, only, drop)
         return _chosen(path, cells, chosen, carries=has_options)
     if labels is not None:
@@ -149,8 +155,17 @@ def as_dense(table: TableFile) -> TableFile:
     return _array_table(table.path, values, chosen)
 
 
-def read_columns(path: pathlib.Path, names: Sequence[str], sheet: str | None = None) -> Cells:
-    """Columns of a file, by name, as text without blanks around it."""
+def read_columns(
+    path: pathlib.Path,
+    names: Sequence[str],
+    sheet: str | None = None,
+    header: bool | None = None,
+) -> Cells:
+    """Columns of a file as text without blanks around it.
+
+    By their names; by their numbers, from 1, if the first line has no names. Unless ``header``
+    says, numbers are such if not all of them are in the first line.
+    """
     kind = kind_of(path)
     refuse_member(path, kind, sheet)
     if kind not in NAMED:
@@ -158,45 +173,54 @@ def read_columns(path: pathlib.Path, names: Sequence[str], sheet: str | None = N
             f"{path} has no columns with names; a list of entries is a csv, tsv, txt, xlsx or "
             "parquet file."
         )
-    cells = read_cells(path, kind, True, sheet)
-    assert cells.names is not None
-    absent = [name for name in names if name not in cells.names]
+    cells = read_cells(path, kind, header is not False, sheet)
+    numbers = _numbered(cells)
+    if header is None and not set(names) <= set(cells.names or ()) and set(names) <= set(numbers):
+        cells = read_cells(path, kind, False, sheet)
+    there = cells.names or numbers
+    absent = [name for name in names if name not in there]
     if absent:
-        raise Refusal(f"{path} has no {_columns(absent)}; it has: {', '.join(cells.names)}.")
-    found = [cells.columns[cells.names.index(name)] for name in names]
+        raise Refusal(f"{path} has no {_columns(absent)}; it has: {', '.join(there)}.")
+    found = [cells.columns[there.index(name)] for name in names]
     stripped = [np.array([text.strip() for text in column], object) for column in found]
     return cells._replace(names=list(names), columns=stripped)
 
 
-def columns_of_list(path: pathlib.Path, sheet: str | None = None) -> str | None:
-    """Names of row, column and value if a file can only be a list: three columns, two of text."""
+def _numbered(cells: Cells) -> list[str]:
+    """What columns without names are called."""
+    return [str(k + 1) for k in range(len(cells.columns))]
+
+
+def columns_of_list(
+    path: pathlib.Path, sheet: str | None = None, header: bool | None = None
+) -> str | None:
+    """Names, or numbers, of row, column and value if a file is a list of entries.
+
+    Without names, whole numbers are not taken for ids.
+    """
     kind = kind_of(path)
     if kind not in NAMED:
         return None
     try:
-        cells = read_cells(path, kind, None, sheet)
+        cells = read_cells(path, kind, header, sheet)
     except UnclearHeader:
         return None
-    if cells.names is None or len(cells.names) != 3:
+    names = cells.names or _numbered(cells)
+    if len(set(names)) < len(names):
         return None
     found = as_numbers(cells.columns, cells.separator == ";")
-    repeated = any(len(set(column)) < len(column) for column in cells.columns[:2])
-    is_list = [column.is_numeric for column in found] == [False, False, True] and repeated
-    return ",".join(cells.names) if is_list else None
 
+    def are_ids(k: int) -> bool:
+        if found[k].is_numeric:
+            return cells.names is not None and all(
+                _WHOLE.fullmatch(text.strip()) for text in cells.columns[k]
+            )
+        return len(found[k].unreadable) > 0
 
-def listed_cells(
-    names: Sequence[str], columns: Sequence[np.ndarray], found: Sequence[Column], lines: Any
-) -> str:
-    """The first few cells that cannot be read, in the order of the file, and how many more."""
-    bad = sorted((int(row), k) for k, column in enumerate(found) for row in column.unreadable)
-    told = [
-        f"{columns[k][row].strip()[:_LETTERS]!r} in column {names[k]!r}, "
-        + (f"row {row + 1}" if lines is None else f"line {lines[row]}")
-        for row, k in bad[:_LISTED]
-    ]
-    more = len(bad) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more else "")
+    places = entry_columns(names, are_ids)
+    if places is None or not found[places[2]].is_numeric:
+        return None
+    return _joined(names[k] for k in places)
 
 
 class _Choice:
@@ -213,7 +237,7 @@ class _Choice:
     ):
         self.names = header or [str(k + 1) for k in range(width)]
         asked = {"--labels": [] if labels is None else [labels]}
-        asked |= {"--only": _option(only), "--drop": _option(drop)}
+        asked |= {"--only": split_names(only), "--drop": split_names(drop)}
         absent = [name for some in asked.values() for name in some if name not in self.names]
         if absent:
             raise Refusal(f"{path} has no {_columns(absent)}; it has: {', '.join(self.names)}.")
@@ -229,9 +253,16 @@ class _Choice:
             raise Refusal(f"No column of {path} is left to be fitted.")
 
 
-def _option(text: str | None) -> list[str]:
+def split_names(text: str | None) -> list[str]:
     """Names separated by commas; those that have a comma are quoted."""
     return [] if text is None else [name.strip() for name in next(csv.reader([text]), [])]
+
+
+def _joined(names: Iterable[str]) -> str:
+    """What `split_names` takes apart."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
 
 
 def _columns(names: Iterable[str]) -> str:
@@ -261,7 +292,7 @@ def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) ->
             [names[k] for k in some],
             [cells.columns[k] for k in some],
             [found[k] for k in some],
-            cells.lines,
+            cells.row_name,
         )
 
     if not carries and any(len(column.unreadable) for column in found.values()):
@@ -307,7 +338,7 @@ def _labels(columns: list[np.ndarray], asked: int | None, texts: list[int]) -> l
 
 def _hint(path: pathlib.Path, names: list[str], header: list[str] | None) -> str:
     is_list = header is not None and len(names) == 3
-    return LIST_HINT.format(path.name, ",".join(names)) if is_list else ""
+    return LIST_HINT.format(path.name, _joined(names)) if is_list else ""
 
 
 def _notes(

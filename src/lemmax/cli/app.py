@@ -13,6 +13,7 @@ import lemmax as lm
 from lemmax.experiments import demo as demo_contests
 
 from ._files import make_folder, save
+from ._options import Seed
 from .compare import compare
 from .completion import complete
 from .nonnegative import nnls
@@ -56,7 +57,7 @@ def demo(
     out: Annotated[pathlib.Path, typer.Option(help="Folder for the picture.")] = pathlib.Path(
         "lemmax-demo"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Solve three problems with three methods, side by side, and draw the outcome."""
     console = Console()

@@ -13,6 +13,7 @@ import lemmax as lm
 from lemmax.experiments.instances import matrix_sensing
 
 from ._files import make_folder, save
+from ._options import Seed
 
 METHODS = {
     "lmm": lm.methods.lmm,
@@ -70,7 +71,7 @@ def compare(
     condition: Annotated[float, typer.Option(min=1, help="Condition number.")] = 100.0,
     loss: Annotated[Loss, typer.Option(help="Loss.")] = Loss.l1,
     steps: Annotated[int, typer.Option(min=1, help="Most steps of a method.")] = 400,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    seed: Seed = 0,
     out: Annotated[pathlib.Path, typer.Option(help="Folder for the picture.")] = pathlib.Path(
         "lemmax-compare"
     ),

@@ -28,7 +28,13 @@ from ._options import (
     loss_of,
 )
 from ._outcome import Outcome, refusing
-from ._readiness import note_likely_list, note_reading, possible_rank, require_values
+from ._readiness import (
+    note_likely_list,
+    note_reading,
+    possible_rank,
+    require_columns,
+    require_values,
+)
 from ._reading import TableFile, as_dense, columns_of_list, read_table
 
 _FACTORS = ("row factors", "column factors")
@@ -37,7 +43,8 @@ _FACTORS = ("row factors", "column factors")
 def complete(
     file: Annotated[pathlib.Path, typer.Argument(help="A table with holes, or a list of entries.")],
     columns: Annotated[
-        str | None, typer.Option(help="For a list: names of row, column and value, as in u,i,r.")
+        str | None,
+        typer.Option(help="For a list: row, column and value by name or number: u,i,r or 1,2,3."),
     ] = None,
     predict: Annotated[
         pathlib.Path | None, typer.Option(help="A list with rows and columns to predict.")
@@ -63,8 +70,13 @@ def complete(
 
     console = Console()
     with refusing():
-        if columns is None and labels is None and only is None and drop is None:
-            columns = columns_of_list(file, array)
+        recognised = None
+        of_table = {"--labels": labels, "--only": only, "--drop": drop}
+        asked_for = [option for option, value in of_table.items() if value is not None]
+        if columns is not None and asked_for:
+            raise Refusal(f"--columns reads a list of entries; {asked_for[0]} is for tables.")
+        if columns is None and not asked_for:
+            columns = recognised = columns_of_list(file, array, header)
         if predict is not None and columns is None:
             raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
         table = entries = asked = None
@@ -74,9 +86,10 @@ def complete(
             effects = sparse.issparse(table.values) if effects is None else effects
             table = as_dense(table)
             require_values(table)
+            require_columns(table, 2)
             shape = table.values.shape
         else:
-            entries = NamedEntries(file, columns, array)
+            entries = NamedEntries(file, columns, array, header)
             effects = True if effects is None else effects
             asked = None if predict is None else entries.asked(predict)
             shape = len(entries.rows), len(entries.columns)
@@ -87,12 +100,15 @@ def complete(
             note_likely_list(outcome, table)
         if entries is not None:
             entries.tell(outcome)
+            if recognised is not None:
+                outcome.note(
+                    f"It is read as a list of entries, --columns {recognised}; as a table with "
+                    "--only and the names of its columns."
+                )
         if asked is not None:
             asked.tell(outcome, effects)
         model = MatrixCompletion(
-            None
-            if components is None
-            else possible_rank(outcome, components, shape, "--components"),
+            possible_rank(outcome, components, shape, "--components"),
             max_components=max_components,
             loss=loss_of(squared),
             effects=effects,
@@ -107,7 +123,7 @@ def complete(
             else:
                 assert entries is not None
                 outcome.fit(model, entries.values)
-                entries.write(outcome, model, asked, effects)
+                entries.write(outcome, model, asked)
                 names = (entries.rows, entries.columns)
             _factors(outcome, model, *names)
             outcome.write()

@@ -74,9 +74,7 @@ def pca(
         note_reading(outcome, table)
         shape = table.values.shape
         model = RobustPCA(
-            None
-            if components is None
-            else possible_rank(outcome, components, shape, "--components"),
+            possible_rank(outcome, components, shape, "--components"),
             max_components=max_components,
             loss=loss_of(squared),
             centre=centre,

@@ -14,6 +14,7 @@ from lemmax.experiments import figures
 from lemmax.experiments.harness import Claim, Finished, Summary, perform, write_report
 
 from ._files import make_folder
+from ._options import Seed
 
 _COLOURS = {"supported": "green", "corrected": "yellow", "undecided": "dim", "not supported": "red"}
 _INTERRUPTED = 130
@@ -36,7 +37,7 @@ def reproduce(
     out: Annotated[
         pathlib.Path, typer.Option(help="Folder for tables, pictures and report.")
     ] = pathlib.Path("lemmax-paper"),
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    seed: Seed = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take over what an interrupted call has finished.")
     ] = False,

@@ -1,6 +1,5 @@
 """What all estimators share: from arrays to `recover`, and from its verdict to a warning."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_positive
+from .._checks import check_positive, warn_user
 from ..losses import L1, AbstractLoss, SquaredL2
 from ..maps import AbstractMap
 from ..operators import AbstractOperator, Entries
@@ -83,11 +82,10 @@ class RecoveringEstimator(Saved, BaseEstimator):
         if found is None or found.status.succeeded:
             return
         reasons = "; ".join(found.objections)
-        warnings.warn(
+        warn_user(
             f"{type(self).__name__}: {found.status.message}"
             + (f" In particular: {reasons}." if reasons else ""),
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

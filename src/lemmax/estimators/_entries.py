@@ -1,14 +1,30 @@
 """Lists of entries, however they are given: who, what, how much."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
+from .._checks import warn_user
+from .._columns import entry_columns, is_missing
 from ._base import checked_weights, refuse_complex
-from ._frames import library_of
+from ._factor import refuse_large
+from ._frames import (
+    are_ids,
+    checked_frame,
+    columns_of,
+    library_of,
+    row_names,
+    unreadable_cells,
+)
+
+# So many names that are not known are listed.
+_LISTED = 5
+CURE = (
+    "For a list of entries, say which columns hold rows, columns and values, as in "
+    "MatrixCompletion(columns=('user', 'item', 'rating')), or fit a tuple (rows, columns, values)."
+)
 
 
 class Entries(NamedTuple):
@@ -45,41 +61,88 @@ class Entries(NamedTuple):
         )
 
 
-def entries_of(
-    estimator: BaseEstimator, X: Any, y: Any, weights: Any, shape: tuple[int, int] | None
-) -> Entries:
-    """From a table with NaN, a sparse matrix, or a list.
-
-    A list is a tuple (rows, columns, values), a data frame with these three columns, or pairs (row,
-    column) if values are given as y. Rows and columns of a list may have any names.
-    """
+def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
+    """From a table with NaN, a sparse matrix, or a list (`MatrixCompletion.fit` says which)."""
+    named = None
+    X = X if library_of(X) is None else checked_frame(X)
     if isinstance(X, tuple):
-        found = _listed(X, weights, shape)
+        parts = X
     elif y is not None and _are_pairs(X, y):
-        found = _listed((*_columns_of(X), y), weights, shape)
-    elif library_of(X) is not None and _is_list(X):
-        found = _listed(_columns_of(X), weights, shape)
+        parts = (*_columns_of(X), y)
     else:
-        names = _names_of(X)
-        X = validated(estimator, X, reset=True)
-        found = _stored(X, weights) if sparse.issparse(X) else _seen(X, weights)
+        named = _entry_columns(X, estimator.columns)
+        parts = None if named is None else _entry_parts(X, named)
+    if parts is not None:
+        found = _listed(parts, weights, estimator.shape)
+    else:
+        table, names = _table(estimator, X)
+        found = _stored(table, weights) if sparse.issparse(table) else _seen(table, weights)
         if names is not None:
             found = found._replace(row_ids=names[0], column_ids=names[1])
-    estimator.n_features_in_ = found.shape[1]  # pyright: ignore[reportAttributeAccessIssue]
+    estimator.n_features_in_ = found.shape[1]
+    estimator.entry_columns_ = named
     return found.known()
 
 
-def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Any:
-    """A dense array with NaN, or a sparse one of which what is not stored is missing."""
-    refuse_complex(X)
-    return validate_data(
-        estimator,
-        X,
-        accept_sparse="coo",
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        reset=reset,
-    )
+def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] | None]:
+    """A table of numbers, dense or sparse, and what a data frame calls its rows and columns."""
+    table, frame = estimator._validated(X, reset=True, accept_sparse="coo")
+    if frame is None:
+        return table, None
+    if len(frame.others) >= len(frame.numeric):
+        others = ", ".join(map(repr, frame.others))
+        raise ValueError(
+            f"The data frame is taken for a table of numbers, but {others} hold none. {CURE}"
+        )
+    columns = np.empty(len(frame.numeric), object)
+    columns[:] = frame.numeric
+    return table, (np.asarray(row_names(frame.frame, frame.library)), columns)
+
+
+def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
+    """Names (of an array: positions) of row, column and value of a list; None for a table."""
+    library = library_of(X)
+    if columns is None:
+        if library is None:
+            return None
+        names = list(X.columns)
+        places = entry_columns(names, lambda k: are_ids(X[names[k]], library))
+        return None if places is None else tuple(names[k] for k in places)
+    if isinstance(columns, str) or len(columns) != 3:
+        raise ValueError(
+            "columns names three columns of a list of entries: those of rows, columns and values, "
+            f"as in ('user', 'item', 'rating'); got {columns!r}."
+        )
+    there = list(X.columns) if library is not None else list(range(_width(X)))
+    absent = [name for name in columns if name not in there]
+    if absent:
+        what = "data frame" if library is not None else "array"
+        raise ValueError(
+            f"The {what} has no column {', '.join(map(repr, absent))}; it has: "
+            f"{', '.join(map(repr, there))}."
+        )
+    return tuple(columns)
+
+
+def _width(X: Any) -> int:
+    shape = np.shape(X)
+    return shape[1] if len(shape) == 2 and not sparse.issparse(X) else 0
+
+
+def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Rows, columns and values of a list."""
+    library = library_of(X)
+    if library is None:
+        array = np.array(X, dtype=object) if isinstance(X, list) else np.asarray(X)
+        return tuple(array[:, place] for place in named)
+    rows, columns = (np.asarray(X[name]) for name in named[:2])
+    values = columns_of(X, named[2:], library)[named[2]]
+    if values is None or not values.is_numeric:
+        raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
+    unread = unreadable_cells(X, library, {named[2]: values})
+    if unread:
+        warn_user(f"These are no numbers, and left out: {unread}.")
+    return rows, columns, values.numbers
 
 
 def dense_with_gaps(X: Any) -> np.ndarray:
@@ -92,8 +155,11 @@ def dense_with_gaps(X: Any) -> np.ndarray:
     return dense
 
 
-def places_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Names of rows and columns of positions: a pair of arrays, an array of pairs, or a frame."""
+def places_of(X: Any, named: Sequence[Any] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Names of rows and columns of positions: a pair of arrays, an array of pairs, or a frame.
+
+    A frame has the columns that the list of the fit had (``named``), or just two.
+    """
     if isinstance(X, tuple) and len(X) == 2:
         rows, columns = (np.atleast_1d(np.asarray(each)) for each in X)
         if rows.ndim != 1 or rows.shape != columns.shape:
@@ -103,11 +169,17 @@ def places_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         return rows, columns
     if library_of(X) is not None:
-        parts = _columns_of(X)
-        if len(parts) < 2:
-            raise ValueError("predict takes places: a data frame with a column of rows and one "
-                             "of columns.")  # fmt: skip
-        return parts[0], parts[1]
+        frame = checked_frame(X)
+        names = list(frame.columns) if named is None else list(named[:2])
+        if not set(names) <= set(frame.columns):
+            names = list(frame.columns)
+        if len(names) != 2:
+            asked = "" if named is None else f", {named[0]!r} and {named[1]!r}"
+            raise ValueError(
+                "predict takes places: a data frame with a column of rows and one of columns"
+                f"{asked}; got {', '.join(map(repr, names))}."
+            )
+        return np.asarray(frame[names[0]]), np.asarray(frame[names[1]])
     # Names of several kinds stay what they are.
     positions = np.array(X, dtype=object) if isinstance(X, list) else np.asarray(X)
     if positions.ndim != 2 or positions.shape[1] != 2:
@@ -116,6 +188,21 @@ def places_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
             f"array of shape {positions.shape}."
         )
     return positions[:, 0], positions[:, 1]
+
+
+def unseen_sentence(names: Sequence[Any], side: str, effects: bool) -> str:
+    """What stands for entries of rows or columns (the ``side``) that no entry is known of."""
+    different = list(dict.fromkeys(names))
+    listed = ", ".join(map(repr, different[:_LISTED]))
+    more = len(different) - _LISTED
+    if effects:
+        other = "column" if side == "row" else "row"
+        then = f"the effects of the {other} alone tell, with a larger error"
+    elif side == "row":
+        then = "the mean of the column stands there"
+    else:
+        then = "without effects there is no prediction"
+    return f"no entry of {listed}{f' and {more} more' if more > 0 else ''} is known; {then}"
 
 
 def numbers_of(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -129,28 +216,10 @@ def numbers_of(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.where(ids[place] == names, place, -1) if len(ids) else np.full(len(names), -1)
 
 
-def _names_of(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """What a data frame calls its rows and columns."""
-    library = library_of(X)
-    if library is None:
-        return None
-    columns = np.array(list(X.columns), dtype=object)
-    return (np.arange(len(X)) if library == "polars" else np.asarray(X.index)), columns
-
-
 def _columns_of(X: Any) -> tuple[np.ndarray, ...]:
     if library_of(X) is None:
         return tuple(np.asarray(X).T)
     return tuple(np.asarray(X[name]) for name in X.columns)
-
-
-def _is_list(X: Any) -> bool:
-    """Whether a data frame is a list of entries: three columns, of which two are names."""
-    if len(X.columns) != 3:
-        return False
-    rows, columns, values = _columns_of(X)
-    pairs = len(values) > max(len(set(rows.tolist())), len(set(columns.tolist())))
-    return pairs and rows.dtype.kind not in "fc" and columns.dtype.kind not in "fc"
 
 
 def _are_pairs(X: Any, y: Any) -> bool:
@@ -184,7 +253,7 @@ def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> 
     parts = [np.asarray(part) for part in X]
     if len(parts) != 3 or any(part.ndim != 1 or len(part) != len(parts[0]) for part in parts):
         raise ValueError(
-            "A tuple is taken for a list of entries, (rows, columns, values), three arrays of one "
+            "A list of entries is (rows, columns, values), three arrays of one "
             f"length; got shapes {[part.shape for part in parts]}."
         )
     refuse_complex(parts[2])
@@ -192,8 +261,7 @@ def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> 
         values = np.asarray(parts[2], np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError("The values of a list of entries must be numbers.") from error
-    if np.any(np.isinf(values)):
-        raise ValueError("The values of a list of entries must be finite.")
+    refuse_large(values)
     rows, row_ids = _numbered(parts[0], None if shape is None else shape[0], "row")
     columns, column_ids = _numbered(parts[1], None if shape is None else shape[1], "column")
     weights = checked_weights(weights, values.shape)
@@ -211,8 +279,12 @@ def _numbered(names: np.ndarray, length: int | None, side: str) -> tuple[np.ndar
                 f"{names.max()}."
             )
         return names, np.arange(length)
-    if names.dtype.kind == "f" and np.any(np.isnan(names)):
-        raise ValueError(f"Some {side}s of the list have no name (NaN).")
+    nameless = np.flatnonzero([is_missing(name) for name in names.tolist()])
+    if len(nameless):
+        raise ValueError(
+            f"Some {side}s of the list have no name (NaN), the first in entry {nameless[0]}, "
+            "counted from 0."
+        )
     try:
         ids, numbers = np.unique(names, return_inverse=True)
     except TypeError:  # names of several kinds cannot be sorted

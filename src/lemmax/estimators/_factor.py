@@ -1,18 +1,21 @@
 """What the estimators on the factor model share."""
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_positive, check_real
+from .._checks import check_positive, check_real, warn_user
+from .._columns import LARGEST
 from ..factor import FactorModel, Options
 from ..solve.progress import no_progress_bar, progress_bar
-from ._base import RecoveringEstimator
+from ._base import RecoveringEstimator, refuse_complex
+from ._frames import FrameParts, parts_of, row_names
 from ._report import TableReport
 
 # The length of the progress bar; nobody knows how many sweeps it will take.
@@ -27,8 +30,11 @@ class FactorEstimator(RecoveringEstimator):
     n_components: Any
     max_components: Any
     max_seconds: Any
+    n_features_in_: int
     report_: TableReport
     factor_model_: dict[str, Any]
+    # What who has text among the numbers is told to do.
+    _cure_of_text = "Of a data frame, columns of text are set aside."
 
     def _options(self, **chosen: Any) -> Options:
         """Checked options of the fit."""
@@ -64,11 +70,101 @@ class FactorEstimator(RecoveringEstimator):
         """Warn if nothing is predicted, or the fit was not finished."""
         if not self.report_.succeeded:
             name = type(self).__name__
-            warnings.warn(f"{name}: {self.report_.sentence()}", ConvergenceWarning, stacklevel=3)
+            warn_user(f"{name}: {self.report_.sentence()}", ConvergenceWarning)
+
+    def _validated(self, X: Any, reset: bool, **rules: Any) -> tuple[Any, FrameParts | None]:
+        """The numbers of a table, NaN at holes, and the parts of the data frame if it is one.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame
+        reset : bool
+            Whether this is a fit; otherwise columns are those of the fit, in its order.
+        **rules
+            Of scikit-learn's `check_array`.
+        """
+        # In one order, so that a frame and its array have the same answer to the last bit.
+        rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan", **rules}
+        frame = parts_of(X, None if reset else self._columns_of_fit(X))
+        if frame is None:
+            refuse_complex(X)
+            _refuse_text(X, self._cure_of_text)
+            # What is masked is missing.
+            X = np.ma.filled(X * 1.0, np.nan) if isinstance(X, np.ma.MaskedArray) else X
+            array = validate_data(self, X, reset=reset, **rules)
+            refuse_large(array)
+            return array, None
+        refuse_large(frame.array, frame)
+        array = check_array(frame.array, estimator=self, **rules)
+        if reset:
+            self.n_features_in_ = array.shape[1]
+            vars(self).pop("feature_names_in_", None)
+            if all(isinstance(name, str) for name in frame.numeric):
+                self.feature_names_in_ = np.array(frame.numeric, dtype=object)
+        elif array.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {array.shape[1]} columns of numbers, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input."
+            )
+        return array, frame
+
+    def _columns_of_fit(self, X: Any) -> list[Any] | None:
+        """Names of the columns of numbers in a data frame like that of the fit, if known."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            return list(names)
+        columns = getattr(X, "columns", ())
+        return list(columns) if len(columns) == self.n_features_in_ else None
 
     def _model(self) -> FactorModel:
         check_is_fitted(self)
         return FactorModel.from_state(self.factor_model_)
+
+
+def _refuse_text(X: Any, cure: str) -> None:
+    """Raise a sentence that names a cell with text, of anything but a data frame."""
+    if sparse.issparse(X):
+        return
+    try:
+        array = np.asarray(X)
+    except ValueError:  # lists of several lengths, about which scikit-learn says more
+        return
+    if array.ndim == 2 and array.dtype.kind in "USO":
+        text = next((place for place in np.ndindex(array.shape) if _is_text(array[place])), None)
+        if text is not None:
+            raise ValueError(
+                f"There is text, {str(array[text])!r} at {list(text)}, counted from 0, in what is "
+                f"taken for a table of numbers. {cure}"
+            )
+
+
+def _is_text(cell: Any) -> bool:
+    """Whether it cannot be taken for a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    except TypeError:  # scikit-learn says more about what is neither
+        return False
+    return False
+
+
+def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
+    """Raise a sentence that names a value that is infinite, or too large to be squared."""
+    stored = getattr(values, "data", values) if sparse.issparse(values) else values
+    large = np.argwhere(np.abs(stored) > LARGEST)
+    if not len(large):
+        return
+    value, where = stored[tuple(large[0])], f"at {large[0].tolist()}, counted from 0"
+    if frame is not None:
+        row, column = large[0]
+        name = row_names(frame.frame, frame.library)[row]
+        where = f"in column {frame.numeric[column]!r}, row {name!r}"
+    what = "infinity" if np.isinf(value) else f"{value:g}"
+    raise ValueError(
+        f"There is {what} {where}; values must be below {LARGEST:g}. Make it a hole (NaN), or "
+        "give the column another unit."
+    )
 
 
 def width_of(level: float, model: FactorModel) -> np.ndarray:

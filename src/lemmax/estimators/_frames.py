@@ -3,11 +3,17 @@
 Neither library is needed: a frame is recognised by the module of its class.
 """
 
-import warnings
+import decimal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from .._checks import warn_user
+from .._columns import Column, Spelling, as_numbers, listed_cells, text_of, texts_of
+
+# What a cell of a column of objects may be to be a number as it is.
+_NUMBERS = (int, float, np.number, np.bool_, decimal.Decimal)
 
 
 def library_of(X: Any) -> str | None:
@@ -24,16 +30,10 @@ class FrameParts(NamedTuple):
     library: str
     numeric: list[Any]
     """Names of the columns that are fitted."""
-
-    @property
-    def others(self) -> list[Any]:
-        """Names of the columns that are carried through."""
-        return [name for name in self.frame.columns if name not in set(self.numeric)]
-
-    def array(self) -> np.ndarray:
-        """The numbers; NaN where there are none."""
-        columns = [_numbers(self.frame[name], self.library) for name in self.numeric]
-        return np.column_stack(columns) if columns else np.zeros((len(self.frame), 0))
+    array: np.ndarray
+    """Their numbers; NaN where there are none."""
+    others: list[Any]
+    """Names of the columns that are carried through."""
 
     def like(self, values: np.ndarray, changed: np.ndarray | None = None) -> Any:
         """A frame of values with the names and the index of the numeric columns.
@@ -41,11 +41,9 @@ class FrameParts(NamedTuple):
         With `changed`, the whole frame: only cells that were changed are replaced, and columns
         without changes, or without numbers, are as they were.
         """
+        if changed is None:
+            return new_frame(self.frame, values, self.numeric)
         if self.library == "pandas":
-            import pandas as pd
-
-            if changed is None:
-                return pd.DataFrame(values, index=self.frame.index, columns=self.numeric)
             frame = self.frame.copy()
             for k, name in enumerate(self.numeric):
                 if changed[:, k].any():
@@ -53,8 +51,6 @@ class FrameParts(NamedTuple):
             return frame
         import polars as pl
 
-        if changed is None:
-            return pl.DataFrame({name: values[:, k] for k, name in enumerate(self.numeric)})
         replaced = [
             pl.Series(name, values[:, k])
             for k, name in enumerate(self.numeric)
@@ -62,19 +58,30 @@ class FrameParts(NamedTuple):
         ]
         return self.frame.with_columns(replaced)
 
-    def tidy(self, columns: dict[str, Any], rows: np.ndarray) -> Any:
+    def tidy(self, places: tuple[np.ndarray, ...], numbers: dict[str, np.ndarray]) -> Any:
         """A frame with a line for each of some cells."""
+        columns = {"column": [self.numeric[k] for k in places[1]], **numbers}
         if self.library == "pandas":
             import pandas as pd
 
-            return pd.DataFrame({"row": self.frame.index[rows], **columns})
+            return pd.DataFrame({"row": self.frame.index[places[0]], **columns})
         import polars as pl
 
-        return pl.DataFrame({"row": rows, **columns})
+        return pl.DataFrame({"row": places[0], **columns}, schema_overrides={"column": pl.String})
+
+
+def new_frame(frame: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
+    """Values in columns of some names, with the rows of a data frame."""
+    if library_of(frame) == "pandas":
+        return type(frame)(values, index=frame.index, columns=names)
+    return type(frame)({name: values[:, k] for k, name in enumerate(names)})
 
 
 def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
-    """The parts of a data frame; None for anything else. Columns set aside are named in a warning.
+    """The parts of a data frame; None for anything else.
+
+    A column of text is one of numbers if most of it can be read as such; what cannot is a hole.
+    One warning names these cells, columns of text that were read, and columns set aside.
 
     Parameters
     ----------
@@ -85,11 +92,9 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     library = library_of(X)
     if library is None:
         return None
-    frame = X.collect() if type(X).__name__ == "LazyFrame" else X
-    if getattr(frame.columns, "nlevels", 1) > 1:
-        raise ValueError("The columns of the data frame have several levels; join their names.")
-    if len(set(frame.columns)) < len(frame.columns):
-        raise ValueError("The data frame has several columns of one name; rename them.")
+    frame = checked_frame(X)
+    if not len(frame):
+        raise ValueError("The data frame has no rows.")
     if only is not None:
         missing = [name for name in only if name not in set(frame.columns)]
         if missing:
@@ -97,23 +102,101 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
                 f"The feature names should match those that were passed during fit: the column(s) "
                 f"{', '.join(map(repr, missing))} are missing."
             )
-        return FrameParts(frame, library, list(only))
-    numeric = [name for name in frame.columns if _is_numeric(frame[name], library)]
-    parts = FrameParts(frame, library, numeric)
-    if parts.others:
-        warnings.warn(
-            f"Set aside, since they do not hold numbers: {', '.join(map(str, parts.others))}.",
-            UserWarning,
-            stacklevel=4,
-        )
+    names = list(frame.columns) if only is None else list(only)
+    found = columns_of(frame, names, library)
+    if only is not None:
+        strange = [name for name, column in found.items() if column is None]
+        if strange:
+            kind = frame[strange[0]].dtype
+            raise ValueError(f"Column {strange[0]!r} held numbers in the fit; now it is {kind}.")
+    read = {name: column for name, column in found.items() if column is not None}
+    numeric = {
+        name: column for name, column in read.items() if only is not None or column.is_numeric
+    }
+    others = [name for name in frame.columns if name not in numeric]
+    empty = [name for name in others if name in read and not len(read[name].unreadable)]
+    aside = [] if only is not None else [name for name in others if name not in empty]
+    _tell(frame, library, numeric, {"do not hold numbers": aside, "hold no values": empty})
     if not numeric:
-        raise ValueError("The data frame has no column of numbers.")
-    return parts
+        raise ValueError("The data frame has no column of numbers that holds a value.")
+    array = np.column_stack([column.numbers for column in numeric.values()])
+    return FrameParts(frame, library, list(numeric), array, others)
 
 
-def _is_numeric(series: Any, library: str) -> bool:
+def checked_frame(X: Any) -> Any:
+    """A data frame whose columns can be told from each other by their names."""
+    frame = X.collect() if type(X).__name__ == "LazyFrame" else X
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise ValueError("The columns of the data frame have several levels; join their names.")
+    if len(set(frame.columns)) < len(frame.columns):
+        raise ValueError("The data frame has several columns of one name; rename them.")
+    return frame
+
+
+def columns_of(frame: Any, names: Sequence[Any], library: str) -> dict[Any, Column | None]:
+    """Columns of a data frame as numbers; None for dates, categories and the like.
+
+    Columns of text are read together, since one may tell how another is written.
+    """
+    found: dict[Any, Column | None] = dict.fromkeys(names)
+    texts = []
+    for name in names:
+        if is_numeric(frame[name], library):
+            found[name] = Column(_numbers(frame[name], library), np.zeros(0, np.int64), Spelling())
+        elif _is_text(frame[name], library):
+            texts.append(name)
+    read = as_numbers([_texts(frame[name]) for name in texts])
+    return found | dict(zip(texts, read, strict=True))
+
+
+def are_ids(series: Any, library: str) -> bool:
+    """Whether a column may name rows: it holds no decimals and no missing numbers."""
+    if not is_numeric(series, library):
+        return True
+    whole = series.dtype.is_integer() if library == "polars" else series.dtype.kind in "iu"
+    return bool(whole) and not np.any(np.isnan(_numbers(series, library)))
+
+
+def row_names(frame: Any, library: str) -> Any:
+    """What a data frame calls its rows."""
+    return frame.index if library == "pandas" else range(len(frame))
+
+
+def _tell(
+    frame: Any, library: str, numeric: dict[Any, Column], aside: dict[str, list[Any]]
+) -> None:
+    """One warning about columns that are set aside, and why, and cells that are taken for holes."""
+    told = [
+        f"Set aside, since they {why}: {', '.join(map(str, some))}."
+        for why, some in aside.items()
+        if some
+    ]
+    read = [name for name in numeric if not is_numeric(frame[name], library)]
+    if read:
+        told.append(f"Text that is read as numbers: {', '.join(map(str, read))}.")
+    bad = unreadable_cells(frame, library, {name: numeric[name] for name in read})
+    if bad:
+        told.append(f"These are no numbers, and taken for holes: {bad}.")
+    if told:
+        warn_user(" ".join(told))
+
+
+def unreadable_cells(frame: Any, library: str, columns: dict[Any, Column]) -> str:
+    """The first few cells of columns that hold no numbers, with the names of their rows."""
+    bad = [name for name, column in columns.items() if len(column.unreadable)]
+    names = row_names(frame, library)
+    return listed_cells(
+        bad,
+        [_texts(frame[name]) for name in bad],
+        [columns[name] for name in bad],
+        lambda row: f"row {names[row]!r}",
+    )
+
+
+def is_numeric(series: Any, library: str) -> bool:
+    """Whether a column holds numbers, not text or anything else."""
     if library == "polars":
-        return bool(series.dtype.is_numeric() or str(series.dtype) in ("Boolean", "Null"))
+        return bool(series.dtype.is_numeric() or str(series.dtype) == "Boolean")
     from pandas.api import types
 
     if types.is_bool_dtype(series.dtype) or types.is_numeric_dtype(series.dtype):
@@ -121,8 +204,20 @@ def _is_numeric(series: Any, library: str) -> bool:
     if series.dtype != object:
         return False
     # Numbers and None in a column of objects.
-    kinds = {type(value) for value in series if value is not None and value == value}
-    return bool(kinds) and all(issubclass(kind, (int, float, np.number)) for kind in kinds)
+    kinds = {type(value) for value in series if text_of(value)}
+    return bool(kinds) and all(issubclass(kind, _NUMBERS) for kind in kinds)
+
+
+def _is_text(series: Any, library: str) -> bool:
+    if library == "polars":
+        return str(series.dtype) in ("String", "Object", "Null")
+    from pandas.api import types
+
+    return bool(types.is_object_dtype(series.dtype) or types.is_string_dtype(series.dtype))
+
+
+def _texts(series: Any) -> np.ndarray:
+    return texts_of(series.to_list())
 
 
 def _numbers(series: Any, library: str) -> np.ndarray:

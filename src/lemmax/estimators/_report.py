@@ -65,11 +65,19 @@ class TableReport:
         told = (
             f"{max(self.explained, 0):.0%} of the variance of {self.held_out} cells kept aside was "
             f"predicted; typical error {self.error:.2g} column units, of column medians "
-            f"{self.median_error:.2g}."
+            f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
             return f"NOT_IDENTIFIABLE: nothing is predicted better than by column medians. {told}"
         return f"NOISE_LEVEL: {told}"
+
+    def _explained_by(self) -> str:
+        """Why the share of the variance says one thing and the typical error another."""
+        if self.explained > 0 and self.error > self.median_error:
+            return " (medians are right at most cells, and far off at the others)"
+        if self.explained <= 0 and self.error < self.median_error:
+            return " (but some cells are predicted far worse)"
+        return ""
 
     def summary(
         self,

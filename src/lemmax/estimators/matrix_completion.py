@@ -6,10 +6,18 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_positive
+from .._checks import check_positive, warn_user
 from ..factor import FactorFit, fit_entries
 from ._base import sparse_at
-from ._entries import Entries, dense_with_gaps, entries_of, numbers_of, places_of, validated
+from ._entries import (
+    CURE,
+    Entries,
+    dense_with_gaps,
+    entries_of,
+    numbers_of,
+    places_of,
+    unseen_sentence,
+)
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import library_of
 from ._report import report_of
@@ -39,6 +47,11 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         and a noise of its own, as in `RobustPCA`.
     clip : bool
         Whether predictions stay within the range of the values that were seen.
+    columns : three names, optional
+        Of rows, columns and values, if X is a data frame that is a list of entries; of an array of
+        shape (entries, 3 or more), their positions. Not needed for a data frame with columns called
+        user, item and rating, or the like (``fit`` says which), nor for one of three columns of
+        which the first two hold names or whole numbers.
     shape : pair of int, optional
         Of the matrix, if it is given as a list with whole numbers for rows and columns; without,
         the rows and columns are those that occur.
@@ -60,6 +73,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     noise_variance_ : array of shape (n_columns,)
     outliers_ : sparse array, or data frame
         By how much observed entries are wrong; for a data frame, a line for each of them.
+    entry_columns_ : three names, or None
+        Of rows, columns and values of a data frame that was a list of entries.
     range_ : pair of float
         Of the values that were seen and are right.
     report_ : TableReport
@@ -89,6 +104,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     ['film 10', 'film 09']
     """
 
+    _cure_of_text = CURE
+
     def __init__(
         self,
         n_components: Any = None,
@@ -97,6 +114,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         loss: Any = "robust",
         effects: Any = "auto",
         clip: Any = True,
+        columns: Any = None,
         shape: Any = None,
         max_seconds: Any = None,
         random_state: Any = 0,
@@ -107,6 +125,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         self.loss = loss
         self.effects = effects
         self.clip = clip
+        self.columns = columns
         self.shape = shape
         self.max_seconds = max_seconds
         self.random_state = random_state
@@ -126,7 +145,13 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         X : table, sparse matrix or list of entries
             An array or data frame in which NaN marks what is missing; a sparse matrix, of which
             what is not stored is missing, not zero; or a list: a tuple (rows, columns, values), or
-            a data frame with these three columns. Rows and columns of a list may have any names.
+            a data frame with such columns. Rows and columns of a list may have any names.
+
+            A data frame is a list if ``columns`` says so; if it has one column each called user,
+            row or customer, item, movie, film, product, book or column, and rating, value, score or
+            stars (also in the plural, in capitals, and with ``_id``), in any order and with others
+            beside them; or if it has three columns of which the first two hold names or whole
+            numbers. Every other data frame is a table, and every array, unless ``columns`` says so.
         y : array-like, optional
             Values, if X is pairs (row, column) as `predict` takes them.
         weights : array-like, optional
@@ -135,7 +160,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         if self.effects not in (True, False, "auto"):
             raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
         options = self._options()
-        entries = entries_of(self, X, y, weights, self.shape)
+        entries = entries_of(self, X, y, weights)
         effects = entries.listed if self.effects == "auto" else bool(self.effects)
         self._forget()
         with self._limits() as limits:
@@ -183,23 +208,42 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Entries of the matrix at given places.
 
-        A row or column that was not part of the fit has the effects of the other, and an error that
-        says so.
+        A row or column that was not part of the fit has the effects of the other, and a larger
+        error; a warning names it. Without effects, nothing is known of such a column (NaN).
 
         Parameters
         ----------
-        X : array-like of shape (k, 2), pair of arrays, or data frame of two columns
-            Row and column of every entry, by their names (by their numbers, if they have none).
+        X : array-like of shape (k, 2), pair of arrays, or data frame
+            Row and column of every entry, by their names (by their numbers, if they have none): in
+            a data frame the columns that had them in the fit, or its only two.
         return_std : bool
             Whether to return standard errors, too.
         """
-        model = self._model()
-        rows, columns = places_of(X)
-        values, errors = model.predict(
-            numbers_of(rows, self.row_ids_), numbers_of(columns, self.column_ids_)
-        )
-        values = np.clip(values, *self.range_) if self.clip else values
+        check_is_fitted(self)
+        rows, columns = places_of(X, getattr(self, "entry_columns_", None))
+        numbers = numbers_of(rows, self.row_ids_), numbers_of(columns, self.column_ids_)
+        self._tell_unseen({"row": (rows, numbers[0]), "column": (columns, numbers[1])})
+        values, errors = self._predicted(*numbers)
         return (values, errors) if return_std else values
+
+    def _tell_unseen(self, asked: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """One warning about names that were not part of the fit: those whose number is -1."""
+        effects = self._model().model.effects
+        told = [
+            unseen_sentence(names[numbers < 0].tolist(), side, effects)
+            for side, (names, numbers) in asked.items()
+            if np.any(numbers < 0)
+        ]
+        if told:
+            warn_user(f"MatrixCompletion: {'; '.join(told)}.")
+
+    def _predicted(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        model = self._model()
+        values, errors = model.predict(rows, columns)
+        if not model.model.effects:
+            values = np.where(columns < 0, np.nan, values)
+            errors = np.where(columns < 0, np.inf, errors)
+        return np.clip(values, *self.range_) if self.clip else values, errors
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Bounds between which entries lie with a probability, calibrated on entries kept aside.
@@ -238,11 +282,11 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         name = np.empty(1, object)
         name[0] = row
         place = numbers_of(name, self.row_ids_.astype(object))
-        values, _ = self._model().predict(np.repeat(place, len(candidates)), np.flatnonzero(ids))
-        order = np.argsort(-values, kind="stable")[:n]
-        return candidates[order], np.clip(values, *self.range_)[order] if self.clip else values[
-            order
-        ]
+        self._tell_unseen({"row": (name, place)})
+        rows, columns = np.repeat(place, len(candidates)), np.flatnonzero(ids)
+        # Sorted as they are, since many may be clipped to one value.
+        order = np.argsort(-self._model().predict(rows, columns)[0], kind="stable")[:n]
+        return candidates[order], self._predicted(rows[order], columns[order])[0]
 
     def complete(self) -> np.ndarray:
         """The whole matrix."""
@@ -257,7 +301,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             NaN (of a sparse matrix: what is not stored) is missing.
         """
         model = self._model()
-        X = dense_with_gaps(validated(self, X, reset=False))
+        X = dense_with_gaps(self._validated(X, reset=False, accept_sparse="coo")[0])
         return np.where(np.isnan(X), model.new_rows(X).values, X)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -269,7 +313,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         y : ignored
         """
         model = self._model()
-        X = dense_with_gaps(validated(self, X, reset=False))
+        X = dense_with_gaps(self._validated(X, reset=False, accept_sparse="coo")[0])
         predicted = predicted_by_others(X, lambda hidden: model.new_rows(hidden).values)
         return -float(np.nanmean(np.abs(predicted - X)))
 

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..factor import FactorFit, FactorModel, fit_table
-from ._base import checked_weights, refuse_complex, sparse_at
+from ._base import checked_weights, sparse_at
 from ._factor import FactorEstimator, predicted_by_others, width_of
-from ._frames import FrameParts, parts_of
+from ._frames import FrameParts, library_of, new_frame
 from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
 from ._report import report_of
 
@@ -129,7 +128,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         ----------
         X : array-like of shape (n_samples, n_features), or data frame of pandas or polars
             NaN (None, null) marks holes. Columns of a data frame that do not hold numbers are set
-            aside, which a warning says.
+            aside; of a column of text most of which can be read as numbers, the other cells are
+            holes. A warning says so.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             How much each row counts: the inverse of its relative noise variance. Rows of weight 0
@@ -137,8 +137,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         weights : array-like of the shape of X, optional
             The same for each cell.
         """
-        frame = parts_of(X)
-        X = self._validated(X, frame, reset=True)
+        X, frame = self._validated(X, reset=True, ensure_min_samples=2)
         weights = _cell_weights(X.shape, sample_weight, weights)
         if weights is not None:
             X = np.where(weights > 0, X, np.nan)
@@ -158,28 +157,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         else:
             self._warn_of_report()
         return self
-
-    def _validated(self, X: Any, frame: FrameParts | None, reset: bool) -> np.ndarray:
-        rules: dict[str, Any] = {
-            "dtype": np.float64,
-            "ensure_all_finite": "allow-nan",
-            "ensure_min_samples": 2 if reset else 1,
-        }
-        if frame is None:
-            refuse_complex(X)
-            return np.asarray(validate_data(self, X, reset=reset, **rules))
-        array = check_array(frame.array(), estimator=self, **rules)
-        if reset:
-            self.n_features_in_ = array.shape[1]
-            vars(self).pop("feature_names_in_", None)
-            if all(isinstance(name, str) for name in frame.numeric):
-                self.feature_names_in_ = np.array(frame.numeric, dtype=object)
-        elif array.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {array.shape[1]} columns of numbers, but RobustPCA is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        return array
 
     def _check_table(self, X: np.ndarray) -> None:
         if np.all(np.isnan(X)):
@@ -240,17 +217,13 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             self.cleaned_ = cleaned
             self.outliers_ = sparse_at(places, (X - self.reconstruction_)[places], X.shape)
             return
-        names = np.array(frame.numeric, dtype=object)
         self.cleaned_ = frame.like(cleaned, changed)
-        self.outliers_ = frame.tidy(
-            {
-                "column": names[places[1]],
-                "was": X[places],
-                "should be": self.reconstruction_[places],
-                "error": self.standard_error_[places],
-            },
-            places[0],
-        )
+        numbers = {
+            "was": X[places],
+            "should be": self.reconstruction_[places],
+            "error": self.standard_error_[places],
+        }
+        self.outliers_ = frame.tidy(places, numbers)
         self.reconstruction_ = frame.like(self.reconstruction_)
         self.standard_error_ = frame.like(self.standard_error_)
 
@@ -260,12 +233,15 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         if not hasattr(self, "report_"):
             return super().summary()
         names = getattr(self, "feature_names_in_", None)
-        return self.report_.summary(column_name=str if names is None else lambda k: str(names[k]))
+        index = getattr(getattr(self, "reconstruction_", None), "index", None)
+        return self.report_.summary(
+            str if index is None else lambda k: str(index[k]),
+            str if names is None else lambda k: str(names[k]),
+        )
 
     def _new(self, X: Any) -> tuple[np.ndarray, FrameParts | None]:
         check_is_fitted(self)
-        frame = parts_of(X, list(getattr(self, "feature_names_in_", [])) or None)
-        return self._validated(X, frame, reset=False), frame
+        return self._validated(X, reset=False)
 
     def transform(self, X: Any) -> np.ndarray:
         """Scores of rows; holes and wrong cells do not count.
@@ -274,7 +250,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         ----------
         X : array-like of shape (n_samples, n_features), or data frame
         """
-        X, _ = self._new(X)
+        return self._transformed(self._new(X)[0])
+
+    def _transformed(self, X: np.ndarray) -> np.ndarray:
         if self.nonnegative:
             return nonnegative_scores(X, self.components_, self._loss())
         model = self._model()
@@ -343,11 +321,17 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
                 "The model was loaded, and data frames are not stored with it: fit it again, or "
                 "use impute(X, return_std=True)."
             )
+        frame: Any = self.reconstruction_
+        error = np.asarray(self.standard_error_)
         if self.nonnegative:
-            half = special.ndtri((1 + level) / 2) * self.standard_error_
+            half = special.ndtri((1 + level) / 2) * error
         else:
-            half = width_of(level, self._model()) * self.standard_error_
-        return self.reconstruction_ - half, self.reconstruction_ + half
+            half = width_of(level, self._model()) * error
+        bounds = np.asarray(frame) - half, np.asarray(frame) + half
+        if library_of(frame) is None:
+            return bounds
+        lower, upper = (new_frame(frame, each, list(frame.columns)) for each in bounds)
+        return lower, upper
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error with which a row's other cells predict a cell.
@@ -362,7 +346,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         X, _ = self._new(X)
         unit = np.nanstd(X, axis=0) if self.nonnegative else self._model().scale
         predicted = predicted_by_others(
-            X, lambda hidden: self.inverse_transform(self.transform(hidden))
+            X, lambda hidden: self.inverse_transform(self._transformed(hidden))
         )
         return -float(np.nanmean(np.abs(predicted - X) / unit))
 

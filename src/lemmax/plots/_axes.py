@@ -61,6 +61,43 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> None:
         raise ValueError(f"There are {len(names)} names for {count} {what}.")
 
 
+def check_tables(
+    tables: Sequence[np.ndarray], rows: Sequence[str] | None, columns: Sequence[str] | None
+) -> None:
+    """Refuse tables that are not of one shape, and names that are not as many."""
+    shapes = [table.shape for table in tables]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        told = f"{', '.join(map(str, shapes[:-1]))} and {shapes[-1]}"
+        raise ValueError(f"Tables of one shape are needed; got shapes {told}.")
+    check_names(rows, shapes[0][0], "rows")
+    check_names(columns, shapes[0][1], "columns")
+
+
+def draw_cells(
+    ax: Any,
+    cells: np.ndarray,
+    first: int | tuple[int, int],
+    span: tuple[int, int] | None = None,
+    **colouring: Any,
+) -> Any:
+    """Draw the cells of a table in colours, the first row at the top.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    cells : array of two dimensions
+    first : int or pair of int
+        The numbers of the first row and column.
+    span : pair of int, optional
+        How many rows and columns the cells stand for, if not for as many as there are.
+    **colouring
+        Of `imshow`.
+    """
+    (height, width), (top, left) = span or cells.shape, np.broadcast_to(first, 2) - 0.5
+    extent = (left, left + width, top + height, top)
+    return ax.imshow(cells, aspect="auto", interpolation="nearest", extent=extent, **colouring)
+
+
 def _short(name: str) -> str:
     name = str(name).strip()
     return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"

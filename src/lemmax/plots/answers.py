@@ -8,7 +8,15 @@ import numpy as np
 
 from .._checks import check_kind
 from ..recovery import Recovery
-from ._axes import check_names, colours, new_figure, number_or_name, whole_numbers
+from ._axes import (
+    check_names,
+    check_tables,
+    colours,
+    draw_cells,
+    new_figure,
+    number_or_name,
+    whole_numbers,
+)
 
 # So many terms are drawn; the others would hide them.
 SHOWN = 6
@@ -217,13 +225,7 @@ def before_after(
     """
     data, cleaned = np.asarray(data, np.float64), np.asarray(cleaned, np.float64)
     wrong = outliers.toarray() if hasattr(outliers, "toarray") else np.asarray(outliers)
-    if not data.shape == cleaned.shape == wrong.shape or data.ndim != 2:
-        raise ValueError(
-            "Three tables of one shape are needed; got shapes "
-            f"{data.shape}, {cleaned.shape} and {wrong.shape}."
-        )
-    check_names(rows, len(data), "rows")
-    check_names(columns, data.shape[1], "columns")
+    check_tables((data, cleaned, wrong), rows, columns)
     missing, errors = int(np.sum(np.isnan(data))), np.count_nonzero(wrong)
     height, width = data.shape
     # More rows or columns than pixels show nothing more.
@@ -231,20 +233,15 @@ def before_after(
     data, cleaned = data[thin], cleaned[thin]
     figure = new_figure((13, 4.4))
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
-    look: dict[str, Any] = {
-        "aspect": "auto",
-        "interpolation": "nearest",
-        "extent": (first - 0.5, first + width - 0.5, first + height - 0.5, first - 0.5),
-    }
     # Wrong entries would take all the colours: those of the cleaned table are what matters.
     low, high = np.percentile(cleaned, BULK)
     if low == high:  # one colour for both pictures, the middle one
         low, high = low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))
-    both = {**look, "vmin": low, "vmax": high, "cmap": "viridis"}
-    axes[0].imshow(data, **both)
-    image = axes[1].imshow(cleaned, **both)
+    both = {"vmin": low, "vmax": high, "cmap": "viridis"}
+    draw_cells(axes[0], data, first, (height, width), **both)
+    image = draw_cells(axes[1], cleaned, first, (height, width), **both)
     figure.colorbar(image, ax=axes[:2], extend="both")
-    figure.colorbar(_draw_errors(axes[2], wrong, first, look), ax=axes[2], extend="both")
+    figure.colorbar(_draw_errors(axes[2], wrong, first), ax=axes[2], extend="both")
     titles = (
         f"as it came ({missing} missing)",
         "cleaned",
@@ -261,7 +258,7 @@ def before_after(
     return figure
 
 
-def _draw_errors(ax: Any, wrong: np.ndarray, first: int, look: dict[str, Any]) -> Any:
+def _draw_errors(ax: Any, wrong: np.ndarray, first: int) -> Any:
     """By how much entries were wrong: cells, or dots where cells are too small to be seen."""
     places = np.nonzero(wrong)
     errors = wrong[places]
@@ -270,7 +267,7 @@ def _draw_errors(ax: Any, wrong: np.ndarray, first: int, look: dict[str, Any]) -
     # White is a small error, not none.
     ax.set_facecolor("0.9")
     if max(wrong.shape) <= _CELLS:
-        return ax.imshow(np.where(wrong == 0, np.nan, wrong), **look, **colouring)
+        return draw_cells(ax, np.where(wrong == 0, np.nan, wrong), first, **colouring)
     # The largest last, on top of the others.
     order = np.argsort(np.abs(errors))[-_DOTS:]
     rows, columns = (index[order] + first for index in places)

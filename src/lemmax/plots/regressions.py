@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._axes import check_names, new_figure, number_or_name
+from ._axes import check_names, draw_cells, new_figure, number_or_name
 from .answers import BULK, SHOWN, draw_terms
 
 
@@ -75,15 +75,8 @@ def _draw_as_colours(
     length, count = values.shape
     size = float(np.percentile(np.abs(values), BULK[1])) or 1.0
     low = -size if np.any(values < 0) else 0.0
-    image = ax.imshow(
-        values.T,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(first - 0.5, first + length - 0.5, first + count - 0.5, first - 0.5),
-        cmap="RdBu_r" if low else "viridis",
-        vmin=low,
-        vmax=size,
-    )
+    cmap = "RdBu_r" if low else "viridis"
+    image = draw_cells(ax, values.T, first, vmin=low, vmax=size, cmap=cmap)
     figure.colorbar(image, ax=ax, extend="both" if low else "max")
     number_or_name(ax.xaxis, length, names, first)
     number_or_name(ax.yaxis, count, None, first)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._axes import check_names, new_figure, number_or_name
+from ._axes import check_names, check_tables, draw_cells, new_figure, number_or_name
 
 # A map has so many lines; more rows share them, and then the dots of which lines have so many.
 _LINES, _DOTS = 360, 960
@@ -60,32 +60,18 @@ def residual_map(
     """
     residuals = np.asarray(residuals, np.float64)
     wrong = np.zeros(residuals.shape, bool) if wrong is None else np.asarray(wrong, bool)
-    if residuals.ndim != 2 or residuals.shape != wrong.shape:
-        raise ValueError(
-            f"Two tables of one shape are needed; got shapes {residuals.shape} and {wrong.shape}."
-        )
-    check_names(rows, residuals.shape[0], "rows")
-    check_names(columns, residuals.shape[1], "columns")
+    check_tables((residuals, wrong), rows, columns)
     height, width = residuals.shape
     step = -(-height // _LINES)
     extremes, bad = _in_lines(residuals, wrong, step)
     figure = new_figure((min(12.0, 5.5 + 0.28 * width), 4.0 + 3.5 * min(1.0, height / 150)))
     shares, ax = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (1, 6)})
     _draw_shares(shares, residuals, wrong, first)
-    look: dict[str, Any] = {
-        "aspect": "auto",
-        "interpolation": "nearest",
-        "extent": (
-            first - 0.5,
-            first + width - 0.5,
-            first + len(extremes) * step - 0.5,
-            first - 0.5,
-        ),
-    }
     ax.set_facecolor(_HOLE)
-    right = np.where(bad, np.nan, extremes)
-    image = ax.imshow(right, vmin=-_LARGE, vmax=_LARGE, cmap=_pale(), **look)
-    ax.imshow(np.where(bad, np.sign(extremes), np.nan), vmin=-1, vmax=1, cmap=_strong(), **look)
+    right, sign = np.where(bad, np.nan, extremes), np.where(bad, np.sign(extremes), np.nan)
+    span = (len(extremes) * step, width)
+    image = draw_cells(ax, right, first, span, vmin=-_LARGE, vmax=_LARGE, cmap=_pale())
+    draw_cells(ax, sign, first, span, vmin=-1, vmax=1, cmap=_strong())
     figure.colorbar(image, ax=ax, extend="both", label="residual, in standard errors")
     ax.set_ylabel("row" if step == 1 else f"row ({step} in a line, from left to right)")
     ax.set_ylim(first + height - 0.5, first - 0.5)
@@ -106,8 +92,9 @@ def _in_lines(residuals: np.ndarray, wrong: np.ndarray, step: int) -> tuple[np.n
     if step == 1:
         return residuals, wrong
     width = residuals.shape[1]
-    beside = min(step, max(1, _DOTS // width))
-    group = -(-step // beside)
+    group = -(-step // min(step, max(1, _DOTS // width)))
+    # As few as hold all rows: what is left over would be drawn as missing.
+    beside = -(-step // group)
     lines = -(-len(residuals) // step)
     # The last line may be short, and so may the last group of every line.
     values = np.full((lines * step, width), np.nan)
@@ -292,15 +279,7 @@ def component_map(
     figure = new_figure((min(13.0, 3.5 + 0.6 * width), 1.9 + 0.45 * max(2, count)))
     ax = figure.subplots()
     largest = max(1.0, float(np.max(np.abs(loadings), initial=0.0)))
-    image = ax.imshow(
-        loadings,
-        aspect="auto",
-        interpolation="nearest",
-        cmap="RdBu_r",
-        vmin=-largest,
-        vmax=largest,
-        extent=(first - 0.5, first + width - 0.5, count + 0.5, 0.5),
-    )
+    image = draw_cells(ax, loadings, (1, first), vmin=-largest, vmax=largest, cmap="RdBu_r")
     if loadings.size <= _WRITTEN:
         for (row, column), value in np.ndenumerate(loadings):
             strong = abs(value) > 0.6 * largest

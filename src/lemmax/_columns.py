@@ -1,7 +1,11 @@
-"""Numbers as people write them: decimal commas, thousands separators, per cent signs, no value."""
+"""Columns of files and data frames: which hold numbers, and which of them are a list of entries.
+
+Numbers are read as people write them: decimal commas, thousands separators, per cent signs, words
+for what is missing.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +15,8 @@ _WORDS = (
 )
 MISSING = frozenset(("", *_WORDS.split()))
 """What stands for a value that is missing, in small letters."""
+LARGEST = 1e150
+"""Squares of larger values, and sums of these, may overflow: nobody has measured them."""
 # Blanks (also those that cannot break) and apostrophes separate thousands in either style.
 _GROUPS = r"[+-]?(?:\d+|[1-9]\d{{0,2}}(?:[{0} \xa0\u2009\u202f'’]\d{{3}})+)"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
@@ -18,6 +24,14 @@ _POINT = re.compile(_GROUPS.format(",") + r"(?:\.\d*)?" + _EXPONENT)
 _COMMA = re.compile(_GROUPS.format(".") + r"(?:,\d*)?" + _EXPONENT)
 _BETWEEN = re.compile(r"[ \xa0\u2009\u202f'’]")
 _PER_CENT = re.compile(r"\s*%$")
+# So many cells that cannot be read are named, and so many letters of each.
+_LISTED, _LETTERS = 8, 40
+# What people call rows, columns and values of a list of entries, in the singular, without "id".
+_ROLES = (
+    {"user", "row", "customer"},
+    {"item", "movie", "film", "product", "book", "column"},
+    {"rating", "value", "score", "star"},
+)
 
 
 class Spelling(NamedTuple):
@@ -56,10 +70,10 @@ class _Texts:
     """The different texts of a column, without per cent signs, and where they stand."""
 
     def __init__(self, cells: np.ndarray):
-        import pandas as pd
-
-        self.places, different = pd.factorize(cells)
-        self.plain = list(map(str, different))
+        numbered: dict[str, int] = {}
+        places = (numbered.setdefault(text, len(numbered)) for text in cells.tolist())
+        self.places = np.fromiter(places, np.int64, len(cells))
+        self.plain = list(numbered)
         self.numbers = _plain_numbers(self.plain)
         self.missing, self.per_cent = np.zeros(len(self.plain), bool), False
         # Most are numbers already, and there may be many.
@@ -103,7 +117,8 @@ class _Texts:
 
     def column(self, spelling: Spelling) -> Column:
         """All cells in their order."""
-        numbers = np.where(self.missing | ~np.isfinite(self.numbers), np.nan, self.numbers)
+        large = ~(np.abs(self.numbers) <= LARGEST)
+        numbers = np.where(self.missing | large, np.nan, self.numbers)
         unreadable = np.isnan(numbers) & ~self.missing
         return Column(
             numbers[self.places],
@@ -135,7 +150,80 @@ def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[
 
 
 def _plain_numbers(texts: list[str]) -> np.ndarray:
-    import pandas as pd
+    return np.array([_plain_number(text) for text in texts], np.float64)
 
-    series: Any = pd.Series(texts, dtype=object)
-    return np.array(pd.to_numeric(series, errors="coerce"), np.float64)
+
+def _plain_number(text: str) -> float:
+    """As Python reads it, but without underscores; NaN if it cannot."""
+    try:
+        return float("nan" if "_" in text else text)
+    except ValueError:
+        return np.nan
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN, or what pandas has for them."""
+    if isinstance(cell, (float, np.floating)):
+        return bool(np.isnan(cell))
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def text_of(cell: Any) -> str:
+    """A cell as text; nothing for a value that is missing."""
+    if isinstance(cell, str):
+        return cell
+    if is_missing(cell):
+        return ""
+    if isinstance(cell, (float, np.floating)):
+        return repr(float(cell)).removesuffix(".0")
+    text = str(cell)
+    return text.removesuffix(" 00:00:00") if hasattr(cell, "isoformat") else text
+
+
+def texts_of(cells: Sequence[Any]) -> np.ndarray:
+    """Cells as an array of text."""
+    texts = np.empty(len(cells), object)
+    texts[:] = [text_of(cell) for cell in cells]
+    return texts
+
+
+def listed_cells(
+    names: Sequence[Any],
+    columns: Sequence[np.ndarray],
+    found: Sequence[Column],
+    row_name: Callable[[int], str],
+) -> str:
+    """The first few cells that cannot be read, by rows, and how many more there are."""
+    bad = sorted((int(row), k) for k, column in enumerate(found) for row in column.unreadable)
+    told = [
+        f"{columns[k][row].strip()[:_LETTERS]!r} in column {names[k]!r}, {row_name(row)}"
+        for row, k in bad[:_LISTED]
+    ]
+    more = len(bad) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def entry_columns(names: Sequence[Any], are_ids: Callable[[int], bool]) -> list[int] | None:
+    """Positions of row, column and value, if a table with names is a list of entries.
+
+    It is one if it has one column each that is called user, item and rating, or the like, in any
+    order and with others beside them; or three columns of which the first two hold ids: names or
+    whole numbers.
+
+    Parameters
+    ----------
+    names : sequence
+        Of all columns.
+    are_ids : callable
+        Whether a column, by its position, holds ids.
+    """
+    plain = [_plain_name(name) for name in names]
+    called = [[k for k, name in enumerate(plain) if name in role] for role in _ROLES]
+    if all(len(each) == 1 for each in called):
+        return [each[0] for each in called]
+    return [0, 1, 2] if len(plain) == 3 and are_ids(0) and are_ids(1) else None
+
+
+def _plain_name(name: Any) -> str:
+    letters = re.sub("[^a-z]", "", str(name).lower())
+    return letters.removesuffix("id").removesuffix("s")
