@@ -42,6 +42,9 @@ def tell_verdict(outcome: Outcome, model: Any, *names: Callable[[int], str]) -> 
 
     With the names that rows and columns have in the file; positions of a tensor have none.
     """
+    if hasattr(model, "report_"):
+        outcome.report(model.report_, *names)
+        return
     found = getattr(model, "recovery_", None)
     if found is None:  # no term is there to be found
         line = f"{model.status_}: there are no components; noise {model.noise_:.3g}."

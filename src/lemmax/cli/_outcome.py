@@ -35,7 +35,7 @@ _RUN = ("=", "+", "-", "@")
 # So many rows or columns are named.
 _LISTED = 3
 # What the page says in words.
-_TOLD = ("status", "objections", "doubtful_rows", "doubtful_columns")
+_TOLD = ("status", "objections", "doubtful")
 
 
 @contextlib.contextmanager
@@ -185,13 +185,15 @@ class Outcome:
     def report(
         self,
         found: Any,
-        row_name: Callable[[int], str],
-        column_name: Callable[[int], str],
+        *names: Callable[[int], str],
         **more: Any,
     ) -> None:
-        """What a fit says about its table, as numbers, on the page and on the screen."""
+        """What a fit says about its table, as numbers, on the page and on the screen.
+
+        With what rows and columns are called; slices of a tensor have no names.
+        """
         found = dataclasses.replace(found, seconds=self.seconds)
-        self.say(found.summary(row_name, column_name))
+        self.say(found.summary(*names))
         badge = page.badge(found.status.name, "good" if found.succeeded else "caution")
         sentence = found.sentence().removeprefix(f"{found.status.name}: ")
         parts = f"{found.components} component{'' if found.components == 1 else 's'}"
@@ -200,10 +202,8 @@ class Outcome:
         if found.held_out and found.status.name != "EXACT":
             told += f" 90 % intervals cover {found.coverage:.0%} of the cells kept aside."
         self.facts(found.as_dict() | more, badge, " ", sentence, told)
-        for side, places, name in (
-            ("rows", found.doubtful_rows, row_name),
-            ("columns", found.doubtful_columns, column_name),
-        ):
+        called = names or (str,) * len(found.doubtful)
+        for side, places, name in zip(found.sides, found.doubtful, called, strict=True):
             if places:
                 self.blocks.append(
                     page.paragraph(

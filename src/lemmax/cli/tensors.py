@@ -50,7 +50,8 @@ def cp(
             if starts > 1:
                 agree = ", ".join(f"{score:.3f}" for score in model.stability_)
                 outcome.say(f"factor-match scores of all starts: {agree}")
-            outcome.array("cleaned.npy", model.reconstruct())
+            outcome.array("cleaned.npy", model.cleaned_)
+            outcome.array("errors.npy", model.standard_error_)
             _tensor_outliers(outcome, model, tensor)
             if model.rank_:
                 numbers = [f"term {k + 1}" for k in range(model.rank_)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..factor import FactorFit
+from ..factor import FactorFit, TensorFit
 from ..recovery import RecoveryStatus
 
 # So many rows or columns are named.
@@ -35,11 +35,29 @@ class TableReport:
     """The same if medians of the columns are the predictions."""
     coverage: float
     """Share of them in their 90 % intervals."""
-    doubtful_rows: tuple[int, ...]
-    """Rows of which nothing is known, or most of what is known is wrong."""
-    doubtful_columns: tuple[int, ...]
+    doubtful: tuple[tuple[int, ...], ...]
+    """Rows and columns (of a tensor: slices of each mode) of which nothing is known, or most of
+    what is known is wrong."""
     sweeps: int
     seconds: float
+
+    @property
+    def doubtful_rows(self) -> tuple[int, ...]:
+        """Rows of which nothing is known, or most of what is known is wrong."""
+        return self.doubtful[0]
+
+    @property
+    def doubtful_columns(self) -> tuple[int, ...]:
+        """The same of columns."""
+        return self.doubtful[1]
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What `doubtful` is about."""
+        order = len(self.doubtful)
+        if order == 2:
+            return "rows", "columns"
+        return tuple(f"slices of mode {mode + 1}" for mode in range(order))
 
     @property
     def succeeded(self) -> bool:
@@ -57,18 +75,21 @@ class TableReport:
             return "INTERRUPTED: the fit was stopped early; this is what there was."
         if self.status is RecoveryStatus.NOT_CONVERGED:
             return (
-                "NOT_CONVERGED: the sweeps did not come to rest. Columns may be duplicates of each "
-                "other, or the table too small."
+                "NOT_CONVERGED: the sweeps did not come to rest. Columns or terms may be nearly "
+                "the same, or the data too few."
             )
         if not self.held_out:
             return "NOT_IDENTIFIABLE: there are too few cells to keep some aside and predict them."
+        unit, medians = "column", "column medians"
+        if len(self.doubtful) > 2:
+            unit, medians = "tensor", "the median"
         told = (
             f"{max(self.explained, 0):.0%} of the variance of {self.held_out} cells kept aside was "
-            f"predicted; typical error {self.error:.2g} column units, of column medians "
+            f"predicted; typical error {self.error:.2g} {unit} units, of {medians} "
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
-            return f"NOT_IDENTIFIABLE: nothing is predicted better than by column medians. {told}"
+            return f"NOT_IDENTIFIABLE: nothing is predicted better than by {medians}. {told}"
         return f"NOISE_LEVEL: {told}"
 
     def _explained_by(self) -> str:
@@ -79,12 +100,14 @@ class TableReport:
             return " (but some cells are predicted far worse)"
         return ""
 
-    def summary(
-        self,
-        row_name: Callable[[int], str] = str,
-        column_name: Callable[[int], str] = str,
-    ) -> str:
-        """The verdict and what was found, in a few lines."""
+    def summary(self, *names: Callable[[int], str]) -> str:
+        """The verdict and what was found, in a few lines.
+
+        Parameters
+        ----------
+        *names : callables
+            What rows and columns, given by their numbers, are called.
+        """
         lines = [
             self.sentence(),
             f"components      {self.components}",
@@ -95,16 +118,16 @@ class TableReport:
             lines.append(
                 f"intervals       90 % intervals cover {self.coverage:.0%} of the cells kept aside"
             )
-        for kind, some, name in (
-            ("rows   ", self.doubtful_rows, row_name),
-            ("columns", self.doubtful_columns, column_name),
-        ):
+        for side, some, name in zip(self.sides, self.doubtful, names or self._numbers, strict=True):
             if some:
-                lines.append(
-                    f"doubtful {kind} {_listed(some, name)} (nothing known, or most of it wrong)"
-                )
+                told = _listed(some, name)
+                lines.append(f"doubtful {side:7s} {told} (nothing known, or most of it wrong)")
         lines.append(f"effort          {self.sweeps} sweeps, {self.seconds:.2f} s")
         return "\n".join(lines)
+
+    @property
+    def _numbers(self) -> tuple[Callable[[int], str], ...]:
+        return (str,) * len(self.doubtful)
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and names, to be written as JSON; what is unknown is None."""
@@ -122,14 +145,12 @@ class TableReport:
             for field in dataclasses.fields(cls)
         }
         values["status"] = RecoveryStatus[facts["status"]]
-        for name in ("doubtful_rows", "doubtful_columns"):
-            values[name] = tuple(facts[name])
+        values["doubtful"] = tuple(tuple(side) for side in facts["doubtful"])
         return cls(**values)
 
 
-def report_of(found: FactorFit, known: int, wrong: int, holes: int) -> TableReport:
+def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) -> TableReport:
     """The report of a fit."""
-    rows, columns = found.doubtful()
     held_out = found.held_out
     return TableReport(
         status=_status(found),
@@ -142,14 +163,13 @@ def report_of(found: FactorFit, known: int, wrong: int, holes: int) -> TableRepo
         error=held_out.error,
         median_error=held_out.median_error,
         coverage=held_out.coverage,
-        doubtful_rows=tuple(map(int, rows)),
-        doubtful_columns=tuple(map(int, columns)),
+        doubtful=tuple(tuple(map(int, side)) for side in found.doubtful()),
         sweeps=found.sweeps,
         seconds=found.seconds,
     )
 
 
-def _status(found: FactorFit) -> RecoveryStatus:
+def _status(found: FactorFit | TensorFit) -> RecoveryStatus:
     if found.interrupted:
         return RecoveryStatus.INTERRUPTED
     if found.exact:

@@ -1,15 +1,18 @@
 """Canonical polyadic decomposition of a tensor with holes and wrong entries."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_positive
+from .._checks import check_positive, warn_user
+from ..factor import Options, TensorFit, fit_tensor, interval_width, normal_widths
 from ..maps import CP, AbstractMap, Composed, LowRank, Squares, SymmetricCP, WithFixed
 from ..metrics import factor_match_score
 from ..points import KruskalPoint
 from ..recovery import Recovery
+from ..solve.progress import no_progress_bar, progress_bar
 from ._base import (
     Observed,
     RecoveringEstimator,
@@ -21,29 +24,28 @@ from ._base import (
     sparse_at,
 )
 from ._nonnegative import fit_nonnegative
+from ._report import report_of
+from ._tensors import Exchange, Fit, flip, interrupted, is_clean, shared_out
 
 _DEFAULT_RANK = 5
 # What a warm start adds to the terms there were, relative to them.
 _LITTLE = 0.01
+# The length of the progress bar; nobody knows how many sweeps it will take.
+_BAR = 160
 
 
-class _Fit(NamedTuple):
-    factors: tuple[np.ndarray, ...]
-    outliers: tuple[np.ndarray, ...]
-    recovery: Recovery
-
-    @property
-    def quality(self) -> tuple[bool, float]:
-        """Of two fits that with the smaller one is better: supported by the data, then close."""
-        noise = self.recovery.noise
-        return not self.recovery.status.succeeded, noise if np.isfinite(noise) else np.inf
+# Below this share of the variance of entries kept aside, the search for exact terms is tried, too,
+# if the tensor has no more entries than this.
+_EXPLAINED, _SMALL = 0.5, 20_000
 
 
-class CPDecomposition(RecoveringEstimator):
+class CPDecomposition(Exchange, RecoveringEstimator):
     """A tensor as a sum of outer products, from entries part of which are missing or wrong.
 
     Also called PARAFAC. The tensor may have any order; of order two it is a matrix, and its factors
-    are not unique.
+    are not unique. A noisy tensor is fitted by a robust factor model, as tables are by `RobustPCA`:
+    entries are wrong with a probability that is found, terms are shrunk, and their number is that
+    which predicts entries kept aside best. A tensor without noise is recovered exactly.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ class CPDecomposition(RecoveringEstimator):
         agree.
     warm_start : bool
         Whether a second call of `fit` begins where the last one ended.
+    max_seconds : float, optional
+        After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
         Of what is random. The default gives the same answer every time.
     verbose : bool
@@ -76,6 +80,12 @@ class CPDecomposition(RecoveringEstimator):
     rank_ : int
     outliers_ : sparse array of the tensor's shape
         By how much entries are wrong.
+    cleaned_ : array of the tensor's shape
+        The tensor as it was, with holes and wrong entries replaced.
+    standard_error_ : array of the tensor's shape
+        How precisely the other entries predict each entry.
+    report_ : TableReport
+        Of a noisy tensor: how well entries that were kept aside are predicted.
     noise_ : float
         Standard deviation of the noise on the others.
     stability_ : array of shape (n_init,)
@@ -106,6 +116,7 @@ class CPDecomposition(RecoveringEstimator):
         fixed: Any = None,
         n_init: Any = 1,
         warm_start: Any = False,
+        max_seconds: Any = None,
         random_state: Any = 0,
         verbose: Any = False,
     ):
@@ -116,6 +127,7 @@ class CPDecomposition(RecoveringEstimator):
         self.fixed = fixed
         self.n_init = n_init
         self.warm_start = warm_start
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
@@ -132,25 +144,59 @@ class CPDecomposition(RecoveringEstimator):
         """
         X = self._validated(X, reset=True)
         check_positive(n_init=self.n_init)
-        observed = Observed(X, checked_weights(weights, X.shape))
+        weights = checked_weights(weights, X.shape)
+        observed = Observed(X, weights)
         if not np.any(observed.data[observed.known]):
             raise ValueError("All entries are zero, and so are the factors that fit them.")
         self._check_options(X.shape)
+        self._forget()
         seed, fits = self._seed(), []
         for start in range(self.n_init):
-            fits.append(self._fit(observed, X.shape, seed + start))
-            if self.status_ == "INTERRUPTED":
+            fits.append(self._fit(X, weights, observed, seed + start))
+            if interrupted(fits[-1].answer):
                 break
         best = min(fits, key=lambda fit: fit.quality)
-        self._take_verdict(best.recovery)
         self._take(best.factors)
+        self._take_answer(best, X)
         self.stability_ = np.array(
             [factor_match_score(best.factors, other.factors) for other in fits]
         )
         difference = X[best.outliers] - self._at(best.outliers)
         self.outliers_ = sparse_at(best.outliers, difference, X.shape)
-        self._warn()
+        self.cleaned_ = X.copy()
+        replaced = np.isnan(X)
+        replaced[best.outliers] = True
+        places = np.nonzero(replaced)
+        self.cleaned_[places] = self._at(places)
+        self._warn_of_answer()
         return self
+
+    def _take_answer(self, best: Fit, X: np.ndarray) -> None:
+        """The verdict, and the errors of entries."""
+        answer = best.answer
+        if isinstance(answer, Recovery):
+            self._take_verdict(answer)
+            self.standard_error_ = np.full(X.shape, self.noise_)
+            self.interval_widths_ = normal_widths()
+            return
+        vars(self).pop("recovery_", None)
+        known = int(np.sum(~np.isnan(X)))
+        report = report_of(answer, known, int(answer.wrong.sum()), X.size - known)
+        self.report_, self.status_, self.noise_ = report, report.status.name, answer.noise
+        self.n_iter_ = max(1, report.sweeps)
+        self.standard_error_ = answer.standard_errors()
+        self.interval_widths_ = answer.interval_widths
+
+    def _warn_of_answer(self) -> None:
+        report = getattr(self, "report_", None)
+        if report is None:
+            self._warn()
+        elif not report.succeeded:
+            warn_user(f"{type(self).__name__}: {report.sentence()}", ConvergenceWarning)
+
+    def _forget(self) -> None:
+        super()._forget()
+        vars(self).pop("report_", None)
 
     def _validated(self, X: Any, reset: bool) -> Any:
         refuse_complex(X)
@@ -172,21 +218,49 @@ class CPDecomposition(RecoveringEstimator):
             reset=reset,
         )
 
-    def _fit(self, observed: Observed, shape: tuple[int, ...], seed: int) -> _Fit:
+    def _fit(self, X: np.ndarray, weights: np.ndarray | None, observed: Observed, seed: int) -> Fit:
+        shape = X.shape
         map, x0 = self._map(shape), None
+        options: dict[str, Any] = {"seed": seed, "max_seconds": self.max_seconds}
         if self.fixed:
             map, x0 = self._with_fixed(shape, seed)
         elif self.warm_start and getattr(self, "rank_", 0) > 0:
             map, x0 = self._warm(shape, seed)
+        elif isinstance(map, CP) and not self.nonnegative and not is_clean(X, map.rank):
+            noisy = self._fit_noisy(X, weights, map.rank, seed)
+            if noisy.interrupted or not (noisy.nearly_exact or self._is_hopeless(noisy, X)):
+                return Fit(noisy.factors, np.nonzero(noisy.wrong), noisy)
+            if noisy.nearly_exact:
+                map, x0, options["restarts"] = CP(shape, noisy.rank), noisy.factors, 0
         found = self._recover(
-            observed.operator, observed.data, map, observed.weights, x0=x0, seed=seed
+            observed.operator, observed.data, map, observed.weights, x0=x0, **options
         )
         factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
             rank = factors[0].shape[1]
             factors, places = fit_nonnegative(self, observed, factors, places, rank)
-        return _Fit(factors, places, self.recovery_)
+        return Fit(factors, places, self.recovery_)
+
+    def _fit_noisy(
+        self, X: np.ndarray, weights: np.ndarray | None, bound: int, seed: int
+    ) -> TensorFit:
+        robust = self.loss == "robust"
+        self._loss()  # a name that is not known is refused
+        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
+        with bar as report:
+            return fit_tensor(
+                X if weights is None else np.where(weights > 0, X, np.nan),
+                weights,
+                Options(most=bound, robust=robust, seed=seed),
+                max_seconds=self.max_seconds,
+                callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
+            )
+
+    def _is_hopeless(self, found: TensorFit, X: np.ndarray) -> bool:
+        """Whether so little is explained that more searching is worth its time."""
+        explained = found.held_out.explained
+        return X.size <= _SMALL and not explained >= _EXPLAINED
 
     def _map(self, shape: tuple[int, ...]) -> Any:
         largest = min(shape) if len(shape) == 2 else int(np.prod(shape)) // max(shape)
@@ -229,7 +303,7 @@ class CPDecomposition(RecoveringEstimator):
         if tuple(len(factor) for factor in self.factors_) != shape:
             raise ValueError("A warm start needs a tensor of the same shape as before.")
         map = self._map(shape)
-        factors = [factor[:, : map.rank] for factor in _shared_out(self.weights_, self.factors_)]
+        factors = [factor[:, : map.rank] for factor in shared_out(self.weights_, self.factors_)]
         rng = np.random.default_rng(seed)
         if self.symmetric:
             factors = factors[:1]
@@ -262,7 +336,7 @@ class CPDecomposition(RecoveringEstimator):
         order = order[weights[order] > 0]
         unit = [factor[:, order] / size[order] for factor, size in zip(factors, sizes, strict=True)]
         if not (self.symmetric or self.nonnegative):
-            _flip(unit)
+            flip(unit)
         self.factors_, self.weights_, self.rank_ = unit, weights[order], len(order)
 
     def _at(self, places: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -270,6 +344,29 @@ class CPDecomposition(RecoveringEstimator):
         for factor, index in zip(self.factors_, places, strict=True):
             product = product * factor[index]
         return np.sum(product, axis=1)
+
+    def predict_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds between which the right value of each entry lies with a probability.
+
+        Of a noisy tensor they are calibrated on entries that were kept aside.
+
+        Parameters
+        ----------
+        level : float
+            The probability, between 0 and 1.
+        """
+        check_is_fitted(self)
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        half = interval_width(self.interval_widths_, level) * self.standard_error_
+        values = self.reconstruct()
+        return values - half, values + half
+
+    def summary(self) -> str:
+        """What was found, and how far to rely on it, in a few lines."""
+        check_is_fitted(self)
+        report = getattr(self, "report_", None)
+        return super().summary() if report is None else report.summary()
 
     def reconstruct(self) -> np.ndarray:
         """The tensor without holes and errors."""
@@ -294,57 +391,3 @@ class CPDecomposition(RecoveringEstimator):
             raise ValueError(f"The tensor has shape {shape}; got {X.shape}.")
         places = np.nonzero(~np.isnan(X))
         return -float(np.mean(np.abs(X[places] - self._at(places))))
-
-    def to_tensorly(self) -> Any:
-        """The same as a ``CPTensor`` of tensorly."""
-        from tensorly.cp_tensor import CPTensor  # pyright: ignore[reportMissingImports]
-
-        check_is_fitted(self)
-        return CPTensor((self.weights_.copy(), [factor.copy() for factor in self.factors_]))
-
-    def to_pyttb(self) -> Any:
-        """The same as a ``ktensor`` of pyttb."""
-        from pyttb import ktensor  # pyright: ignore[reportMissingImports]
-
-        check_is_fitted(self)
-        return ktensor([factor.copy() for factor in self.factors_], self.weights_.copy())
-
-    @classmethod
-    def from_cp(cls, tensor: Any, **params: Any) -> "CPDecomposition":
-        """A fitted model of somebody else's factors, to go on from with ``warm_start=True``.
-
-        Parameters
-        ----------
-        tensor : CPTensor of tensorly, ktensor of pyttb, or pair (weights, factors)
-        **params
-            Of the estimator.
-        """
-        weights, factors = (
-            (tensor.weights, tensor.factor_matrices)
-            if hasattr(tensor, "factor_matrices")
-            else tuple(tensor)
-        )
-        factors = [np.array(factor, np.float64) for factor in factors]
-        if weights is not None:
-            factors[0] = factors[0] * np.asarray(weights, np.float64)
-        model = cls(**{"rank": factors[0].shape[1], **params})
-        sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
-        safe = [np.where(size > 0, size, 1.0) for size in sizes]
-        model.factors_ = [f / size for f, size in zip(factors, safe, strict=True)]
-        model.weights_, model.rank_ = np.prod(sizes, axis=0), factors[0].shape[1]
-        return model
-
-
-def _shared_out(weights: np.ndarray, factors: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Factors that share the sizes of their terms equally."""
-    root = np.abs(weights) ** (1 / len(factors))
-    return tuple(factor * root for factor in factors)
-
-
-def _flip(factors: list[np.ndarray]) -> None:
-    """Make the largest entry of every column positive, in all factors but the last."""
-    for k, factor in enumerate(factors[:-1]):
-        columns = np.arange(factor.shape[1])
-        signs = np.sign(factor[np.argmax(np.abs(factor), axis=0), columns])
-        factors[k] = factor * signs
-        factors[-1] = factors[-1] * signs

@@ -1,5 +1,6 @@
 """CP factors of a small core: candidates, polished by damped Gauss-Newton steps, the best kept."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,14 +25,19 @@ _GOOD_FIT, _PADDING = 1e-6, 1e-2
 _OF_THE_ERROR = 0.1
 
 
-def decompose(tucker: Tucker, map: CP | SymmetricCP, rng: np.random.Generator) -> Parameters:
-    """Parameters of the map, of its full rank, whose point is near a tensor in Tucker form."""
+def decompose(
+    tucker: Tucker, map: CP | SymmetricCP, rng: np.random.Generator, tries: int | None = None
+) -> Parameters:
+    """Parameters of the map, of its full rank, whose point is near a tensor in Tucker form.
+
+    With noise no candidate is exact, and the first `tries` are enough for a start.
+    """
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
     core = tucker.core / size
     symmetric = isinstance(map, SymmetricCP)
     best: tuple[np.ndarray, ...] = ()
     error = np.inf
-    for candidate in _candidates(core, map.rank, symmetric, rng):
+    for candidate in itertools.islice(_candidates(core, map.rank, symmetric, rng), tries):
         polished, left = polish(candidate, core, symmetric)
         if left < error:
             best, error = polished, left

@@ -1,0 +1,108 @@
+"""Fits of tensors and what is made of them: comparing, scaling, other libraries' forms."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..factor import TensorFit
+from ..init._tensors import unfolded
+from ..recovery import Recovery, RecoveryStatus
+
+# Squared singular values this small, relative to all, are rounding errors.
+_ROUNDING = 1e-14
+
+
+class Fit(NamedTuple):
+    """Terms of a tensor, and where it is wrong."""
+
+    factors: tuple[np.ndarray, ...]
+    outliers: tuple[np.ndarray, ...]
+    answer: Recovery | TensorFit
+
+    @property
+    def quality(self) -> tuple[bool, float]:
+        """Of two fits that with the smaller one is better: supported by the data, then close."""
+        noise = self.answer.noise if np.isfinite(self.answer.noise) else np.inf
+        if isinstance(self.answer, Recovery):
+            return not self.answer.status.succeeded, noise
+        return not (self.answer.converged and self.answer.held_out.helps), noise
+
+
+def interrupted(answer: Recovery | TensorFit) -> bool:
+    """Whether a fit was stopped early."""
+    if isinstance(answer, Recovery):
+        return answer.status is RecoveryStatus.INTERRUPTED
+    return answer.interrupted
+
+
+def is_clean(X: np.ndarray, bound: int) -> bool:
+    """Whether a complete tensor has an unfolding of lower rank, up to rounding errors."""
+    mode = int(np.argmax(X.shape))
+    if X.shape[mode] <= bound or np.any(np.isnan(X)):
+        return False
+    matrix = unfolded(X, mode)
+    squares = np.linalg.eigvalsh(matrix @ matrix.T)[::-1]
+    return bool(np.sum(np.abs(squares[bound:])) <= _ROUNDING * np.sum(squares[:bound]))
+
+
+def shared_out(weights: np.ndarray, factors: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Factors that share the sizes of their terms equally."""
+    root = np.abs(weights) ** (1 / len(factors))
+    return tuple(factor * root for factor in factors)
+
+
+def flip(factors: list[np.ndarray]) -> None:
+    """Make the largest entry of every column positive, in all factors but the last."""
+    for k, factor in enumerate(factors[:-1]):
+        columns = np.arange(factor.shape[1])
+        signs = np.sign(factor[np.argmax(np.abs(factor), axis=0), columns])
+        factors[k] = factor * signs
+        factors[-1] = factors[-1] * signs
+
+
+class Exchange:
+    """Terms as other libraries have them."""
+
+    weights_: np.ndarray
+    factors_: list[np.ndarray]
+    rank_: int
+
+    def to_tensorly(self) -> Any:
+        """The same as a ``CPTensor`` of tensorly."""
+        from tensorly.cp_tensor import CPTensor  # pyright: ignore[reportMissingImports]
+
+        check_is_fitted(self)
+        return CPTensor((self.weights_.copy(), [factor.copy() for factor in self.factors_]))
+
+    def to_pyttb(self) -> Any:
+        """The same as a ``ktensor`` of pyttb."""
+        from pyttb import ktensor  # pyright: ignore[reportMissingImports]
+
+        check_is_fitted(self)
+        return ktensor([factor.copy() for factor in self.factors_], self.weights_.copy())
+
+    @classmethod
+    def from_cp(cls, tensor: Any, **params: Any) -> Any:
+        """A fitted model of somebody else's factors, to go on from with ``warm_start=True``.
+
+        Parameters
+        ----------
+        tensor : CPTensor of tensorly, ktensor of pyttb, or pair (weights, factors)
+        **params
+            Of the estimator.
+        """
+        weights, factors = (
+            (tensor.weights, tensor.factor_matrices)
+            if hasattr(tensor, "factor_matrices")
+            else tuple(tensor)
+        )
+        factors = [np.array(factor, np.float64) for factor in factors]
+        if weights is not None:
+            factors[0] = factors[0] * np.asarray(weights, np.float64)
+        model = cls(**{"rank": factors[0].shape[1], **params})
+        sizes = [np.linalg.norm(factor, axis=0) for factor in factors]
+        safe = [np.where(size > 0, size, 1.0) for size in sizes]
+        model.factors_ = [f / size for f, size in zip(factors, safe, strict=True)]
+        model.weights_, model.rank_ = np.prod(sizes, axis=0), factors[0].shape[1]
+        return model

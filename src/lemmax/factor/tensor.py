@@ -1,0 +1,292 @@
+"""The robust factor model of a tensor: terms, their number, errors of entries, a verdict."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from ..init._components import decompose
+from ..init._tensors import project_tucker, unfolded
+from ..maps import CP
+from ._calibration import LEVELS, Calibration, calibrated
+from ._fit import Options, Stopped
+from ._held_out import Aside, HeldOut, summarised
+from ._judge import Prediction, wrong_cells
+from ._sweeps import Setting, smallest_variances
+from ._tensor_sweeps import TensorCells, TensorModel, first_model, sweep
+
+# Sweeps at the most; a fit has converged when one changes the entries by the first part of the
+# noise, and has not if they are used up beyond the second.
+_SWEEPS, _STILL, _MOVING = 60, 3e-3, 0.1
+# Noise this small, in units of the entries, may be none: least squares are for exact data.
+_NEARLY_EXACT = 1e-3
+# The share of entries that are kept aside, and how many are enough.
+_ASIDE, _ENOUGH_ASIDE = 0.15, 20_000
+# Entries are clipped at so many units for the start, whose core is decomposed so often.
+_CLIPPED, _TRIES = 2.5, 3
+# A singular value stands out of the noise from so many times its edge on. (Too few terms are found
+# sooner than too many: the start of the next fit knows holes and wrong entries better.)
+_EDGE = 1.5
+# Errors at entries kept aside count at most so many units.
+_LARGEST = 4.0
+_LARGEST_LEVERAGE = 0.99
+_NORMAL = 1.4826
+_LEVEL, _QUANTILE = 0.9, 1.6448536269514722
+_MOSTLY = 0.5
+_HALF = 0.5
+
+
+class _Rank(NamedTuple):
+    model: TensorModel
+    errors: np.ndarray
+    """Squared errors at the entries kept aside."""
+
+
+class TensorFit:
+    """A tensor as a sum of outer products, with errors of all entries; made by `fit_tensor`."""
+
+    def __init__(
+        self,
+        cells: TensorCells,
+        model: TensorModel,
+        unit: float,
+        setting: Setting,
+        aside: Aside,
+        run: "_Run",
+        seconds: float,
+    ):
+        self._cells, self._model, self._unit = cells, model, unit
+        self.rank, self.sweeps, self.seconds = model.rank, run.sweeps, seconds
+        self.converged, self.interrupted = run.converged, run.interrupted
+        values = model.values()
+        predicted = _predictions(cells, model, values)
+        flat = cells.flat
+        self.wrong: np.ndarray = np.zeros(cells.values.shape, bool)
+        """Which entries are wrong."""
+        if setting.robust:
+            self.wrong = wrong_cells(flat, predicted).reshape(values.shape)
+        right = flat.known & ~self.wrong.reshape(-1, 1)
+        scores = np.abs(predicted.residual) / np.sqrt(predicted.variance)
+        self._calibration: Calibration = calibrated(flat, scores, aside.score, right)
+        self.held_out: HeldOut = summarised(flat, aside, right, self._calibration)
+        self._variance, self._values = predicted.variance.reshape(values.shape), values
+
+    @property
+    def factors(self) -> tuple[np.ndarray, ...]:
+        """One for each mode, in units of the tensor."""
+        first, *rest = self._model.factors
+        return (first * self._unit, *rest)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise."""
+        return float(np.sqrt(self._model.variance)) * self._unit
+
+    @property
+    def nearly_exact(self) -> bool:
+        """Whether there may be no noise at all, which least squares would show."""
+        return bool(self._model.variance <= _NEARLY_EXACT**2)
+
+    @property
+    def exact(self) -> bool:
+        """Never claimed: this fit ends where noise is small."""
+        return False
+
+    def values(self) -> np.ndarray:
+        """The tensor as the model has it."""
+        return self._values * self._unit
+
+    def standard_errors(self) -> np.ndarray:
+        """Of every entry, as predicted by the others."""
+        scale = float(self._calibration.width(_LEVEL)[0]) / _QUANTILE
+        return np.sqrt(self._variance) * self._unit * scale
+
+    @property
+    def interval_widths(self) -> np.ndarray:
+        """Half widths of intervals in standard errors, for the levels of `interval_width`."""
+        return self._calibration.widths * _QUANTILE / self._calibration.width(_LEVEL)
+
+    def doubtful(self) -> tuple[np.ndarray, ...]:
+        """Slices of each mode of which nothing is known, or most of what is known is wrong."""
+        known, found = self._cells.known, []
+        for mode in range(known.ndim):
+            seen = unfolded(known, mode).sum(axis=1)
+            wrong = unfolded(self.wrong, mode).sum(axis=1)
+            found.append(np.flatnonzero((seen == 0) | (wrong > _MOSTLY * seen)))
+        return tuple(found)
+
+
+def normal_widths() -> np.ndarray:
+    """Half widths of intervals in standard errors, if errors are normal."""
+    return special.ndtri((1 + LEVELS) / 2)[:, None]
+
+
+def interval_width(widths: np.ndarray, level: float) -> float:
+    """Half width of intervals of a level, in standard errors, from `TensorFit.interval_widths`."""
+    return float(Calibration(widths).width(level)[0])
+
+
+def fit_tensor(
+    tensor: np.ndarray,
+    weights: np.ndarray | None = None,
+    options: Options | None = None,
+    *,
+    max_seconds: float | None = None,
+    callback: Callable[[str, int, float], object] | None = None,
+) -> TensorFit:
+    """Fit a sum of outer products to a tensor with noise, holes (NaN) and wrong entries.
+
+    Parameters
+    ----------
+    tensor : array
+    weights : array of that shape, optional
+        How much each entry counts: the inverse of its relative noise variance.
+    options : Options, optional
+        ``components`` or ``most``, ``robust`` and ``seed`` count.
+    max_seconds : float, optional
+        After so many seconds the fit ends with what it has.
+    callback : callable, optional
+        Called with what is going on, the sweep and the noise; the fit stops if it returns True.
+    """
+    options, began = options or Options(), time.perf_counter()
+    weights = ~np.isnan(tensor) * (1.0 if weights is None else weights)
+    known = weights > 0
+    values = np.where(known, tensor, 0.0)
+    unit = _NORMAL * float(np.median(np.abs(values[known])))
+    unit = unit or float(np.sqrt(np.mean(values[known] ** 2))) or 1.0
+    cells = TensorCells(values / unit, weights / np.mean(weights, where=known))
+    setting = Setting(options.robust, False, smallest_variances(np.zeros(1)), False)
+    rng = np.random.default_rng(options.seed)
+    chosen = known & (rng.random(known.shape) < min(_ASIDE, _ENOUGH_ASIDE / known.sum()))
+
+    def watch(step: int, noise: float) -> None:
+        late = max_seconds is not None and time.perf_counter() - began > max_seconds
+        if step and (late or (callback is not None and callback("sweep", step, noise) is True)):
+            raise Stopped
+
+    run = _Run(setting, watch)
+    aside = Aside.none(cells.flat)
+    try:
+        best = _best_rank(cells.without(chosen), cells, chosen, options, run, rng)
+        model = best.model
+        aside = _measured(cells, model, chosen)
+        # Weights anew: a fit that begins with those where another ended keeps them.
+        model = run.fit(cells, first_model(cells, model.factors, setting)).without_dead_terms()
+    except (Stopped, KeyboardInterrupt):
+        run.interrupted = True
+        if run.last is None:
+            raise
+        model = run.last
+    return TensorFit(cells, model, unit, setting, aside, run, time.perf_counter() - began)
+
+
+class _Run:
+    """Sweeps until nothing moves; what they took."""
+
+    def __init__(self, setting: Setting, watch: Callable[[int, float], None]):
+        self.setting, self.watch, self.sweeps = setting, watch, 0
+        self.converged, self.interrupted = False, False
+        self.last: TensorModel | None = None
+
+    def fit(self, cells: TensorCells, model: TensorModel) -> TensorModel:
+        """Until a sweep changes the entries by no more than a part of the noise."""
+        before = None
+        for _ in range(_SWEEPS):
+            self.watch(self.sweeps, float(np.sqrt(model.variance)))
+            model, now = sweep(cells, model, self.setting)
+            self.sweeps, self.last = self.sweeps + 1, model
+            noise = np.sqrt(model.variance)
+            moved = np.inf
+            if before is not None:
+                moved = np.sqrt(np.mean((now - before) ** 2, where=cells.known))
+            nearly_exact = moved <= noise <= _NEARLY_EXACT
+            self.converged = bool(moved <= _MOVING * noise or nearly_exact)
+            if moved <= _STILL * noise or nearly_exact:
+                break
+            before = now
+        return model
+
+
+def _best_rank(
+    part: TensorCells,
+    cells: TensorCells,
+    chosen: np.ndarray,
+    options: Options,
+    run: _Run,
+    rng: np.random.Generator,
+) -> _Rank:
+    """The number of terms that predicts entries kept aside best, and a fit without them.
+
+    From the number of singular values that stand out of the noise, up and down.
+    """
+    most = options.components or options.most
+    known, shape = part.known, cells.values.shape
+    filled = np.clip(part.values, -_CLIPPED, _CLIPPED) / np.mean(known)
+    fits: dict[int, _Rank] = {}
+
+    def fitted(rank: int) -> _Rank:
+        nonlocal filled
+        if rank not in fits:
+            start = project_tucker(filled, rank, symmetric=False).parts
+            factors = decompose(start, CP(shape, rank), rng, _TRIES)
+            first = first_model(part, tuple(np.asarray(f) for f in factors), run.setting)
+            model = run.fit(part, first).without_dead_terms()
+            values = model.values()
+            errors = np.sqrt(cells.weights) * (cells.values - values)
+            fits[rank] = _Rank(model, np.minimum(np.abs(errors[chosen]), _LARGEST) ** 2)
+            # The next start sees what this fit has made of holes and wrong entries.
+            filled = np.where(known & (model.right > _HALF), cells.values, values)
+        return fits[rank]
+
+    if options.components is not None or not chosen.any():
+        return fitted(most)
+    best = fitted(_standing(filled, most))
+    while best.model.rank < most and best.model.variance > _NEARLY_EXACT**2:
+        more = fitted(best.model.rank + 1)
+        if not _is_better(more, best):
+            break
+        best = more
+    while best.model.rank > 1 and not _is_better(best, fewer := fitted(best.model.rank - 1)):
+        best = fewer
+    return best
+
+
+def _is_better(one: _Rank, other: _Rank) -> bool:
+    """Whether the errors of a fit are smaller, by more than their standard error."""
+    gain = other.errors - one.errors
+    return bool(np.mean(gain) > np.std(gain) / np.sqrt(len(gain)))
+
+
+def _standing(tensor: np.ndarray, most: int) -> int:
+    """How many singular values of its unfoldings stand out of the noise, at the most."""
+    standing = 1
+    for mode, side in enumerate(tensor.shape):
+        matrix = unfolded(tensor, mode)
+        squares = np.linalg.eigvalsh(matrix @ matrix.T)[::-1]
+        size = np.sqrt(max(0.0, float(np.sum(squares[most:]))) / tensor.size)
+        edge = _EDGE * size * (np.sqrt(side) + np.sqrt(tensor.size / side))
+        standing = max(standing, int(np.sum(squares[:most] > edge**2)))
+    return standing
+
+
+def _measured(cells: TensorCells, model: TensorModel, chosen: np.ndarray) -> Aside:
+    """Errors at the entries kept aside."""
+    values = model.values()
+    variance = model.variance / np.where(chosen, cells.weights, 1.0) + model.uncertainty(values)
+    residual = cells.values - values
+    parts = (residual, np.abs(residual) / np.sqrt(variance), cells.values)
+    flat = (np.where(chosen, each, np.nan).reshape(-1, 1) for each in parts)
+    return Aside(chosen.reshape(-1, 1), *flat)
+
+
+def _predictions(cells: TensorCells, model: TensorModel, values: np.ndarray) -> Prediction:
+    """Every entry predicted without itself, as one column."""
+    known = cells.known
+    fitted = model.uncertainty(values)
+    leverage = cells.weights * model.right * fitted / model.variance
+    apart = 1 / (1 - np.minimum(leverage, _LARGEST_LEVERAGE))
+    residual = np.where(known, (cells.values - values) * apart, 0.0)
+    noise = model.variance / np.where(known, cells.weights, 1.0)
+    return Prediction(residual.reshape(-1, 1), (noise + fitted * apart).reshape(-1, 1))
