@@ -22,6 +22,8 @@ _WRONG, _FEWEST, _MOST = 0.05, 1e-3, 0.5
 _WIDTH, _NARROWEST, _AT_FIRST = 1.25, 3.0, 5.0
 # Entries are visited in pieces of so many.
 _PIECE = 1 << 17
+# Products of features are formed in buffers of so many numbers, which stay in the cache.
+_GATHERED = 1 << 17
 
 
 class TensorCells:
@@ -79,9 +81,12 @@ def mode_sums(weights: np.ndarray, features: list[np.ndarray], mode: int) -> np.
         return weights.reshape(shape[mode], after) @ late
     early = row_products(features[:mode])
     blocks = weights.reshape(before, shape[mode], after)
-    return sum(
-        (block @ (late * row) for block, row in zip(blocks, early, strict=True)), np.zeros(())
-    )
+    step = max(1, _GATHERED // late.size)
+    total = np.zeros((shape[mode], late.shape[1]))
+    for begin in range(0, before, step):
+        some = slice(begin, begin + step)
+        total += np.sum(blocks[some] @ (early[some, None, :] * late), axis=0)
+    return total
 
 
 class TensorModel(NamedTuple):
