@@ -140,6 +140,12 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
                         break
         elif not rank:  # every column is one number
             found = exact(sample, model, chosen, aside.residual)
+        if found is None and rank < model.rank:
+            # Intervals are those of the rank that was chosen. (With the errors of the larger one 48
+            # instances of 111 tables had a coverage below 80 % of 90 % intervals, else 29.) What the
+            # user is told about errors stays: it owes nothing to the choice.
+            model = run.fit(part, with_components(model, rank), setting, _NEARLY_STILL)
+            aside = aside._replace(score=measured(sample, model, chosen).score)
         if found is None and listed:
             model = again(sample, with_components(model, rank), setting)
             model = run.fit(sample, model, setting, _STILL)
