@@ -29,7 +29,8 @@ def table_with_holes(seed=0, shape=(30, 7), rank=2, noise=0.3):
 
 
 def setting(width, robust=True, own_noise=True):
-    return Setting(robust, own_noise, smallest_variances(np.zeros(width)), True)
+    smallest, widest = smallest_variances(np.zeros(width)), np.full(width, np.inf)
+    return Setting(robust, own_noise, smallest, widest, True)
 
 
 def model_of(cells, rank=2, effects=False, sweeps=4, **options):

@@ -178,6 +178,7 @@ class FactorModel:
             "robust": bool(self.setting.robust),
             "own_noise": bool(self.setting.own_noise),
             "smallest": self.setting.smallest,
+            "widest": self.setting.widest,
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
             "told": None if self.told is None else list(self.told),
@@ -199,7 +200,13 @@ class FactorModel:
             right=np.zeros(0),
             effects=state["effects"],
         )
-        setting = Setting(state["robust"], state["own_noise"], state["smallest"], state["centred"])
+        setting = Setting(
+            state["robust"],
+            state["own_noise"],
+            state["smallest"],
+            state["widest"],
+            state["centred"],
+        )
         calibration = Calibration(state["widths"])
         told = None if state["told"] is None else tuple(state["told"])
         return cls(Columns(*state["columns"]), model, setting, calibration, told)
