@@ -11,6 +11,7 @@ from ._columns import Columns, common_unit, own_units
 from ._exact import Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
 from ._judge import Prediction, predictions, wrong_cells
+from ._relative import RelativeNoise, relative_noise
 from ._sweeps import (
     Model,
     Posterior,
@@ -22,7 +23,6 @@ from ._sweeps import (
     sweep,
     update_rows,
     weigh,
-    widest_errors,
 )
 
 # Sweeps at the most.
@@ -97,6 +97,7 @@ class Fitted(NamedTuple):
     sweeps: int
     converged: bool
     interrupted: bool
+    relative: RelativeNoise
 
 
 Watch = Callable[[str, int, float], None]
@@ -116,18 +117,19 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         robust=options.robust,
         own_noise=not options.effects,
         smallest=smallest_variances(columns.resolution),
-        widest=widest_errors(columns.range, columns.resolution),
+        widest=_half_range(standard, columns) if options.effects else np.inf,
         centred=options.centred,
     )
     rng = np.random.default_rng(options.seed)
     sample = _sampled(standard, rng)
     chosen = _kept_aside(sample, rng)
     run, found = _Run(watch), None
+    noise = RelativeNoise.none(cells.shape)
     aside = Aside.none(sample)
     listed = isinstance(sample, ListedCells)
     many = listed and sample.count > _MANY
     try:
-        part = sample.with_weights(np.where(chosen, 0.0, sample.weights))
+        part = _without(sample, chosen)
         rank = _largest_rank(cells.shape, options) if np.any(sample.values) else 0
         model = start(part, rank, options.effects, setting, options.seed)
         model = run.fit(part, model, setting, _NEARLY_STILL)
@@ -152,6 +154,11 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             # user is told about errors stays: it owes nothing to the choice.
             model = run.fit(part, with_components(model, rank), setting, _NEARLY_STILL)
             aside = aside._replace(score=measured(sample, model, chosen).score)
+        if found is None and listed and options.effects:
+            noise = relative_noise(part, model, setting)
+            standard = sample = sample.with_weights(sample.weights / noise.at(sample))
+            model = run.fit(_without(sample, chosen), model, setting, _NEARLY_STILL)
+            aside = aside._replace(score=measured(sample, model, chosen).score)
         if found is None and listed:
             model = again(sample, with_components(model, rank), setting)
             model = run.fit(sample, model, setting, _STILL)
@@ -164,7 +171,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         if run.last is None:
             raise
         model = on_cells(sample, run.last, setting)
-    return _judged(standard, sample, columns, model, setting, aside, found, run)
+    return _judged(standard, sample, columns, model, setting, aside, found, run, noise)
 
 
 class _Run:
@@ -201,6 +208,13 @@ def _distance(now: np.ndarray, before: np.ndarray, cells: AbstractCells) -> floa
     return float(np.sqrt(sum(cells.in_pieces(work)) / max(1, cells.count)))
 
 
+def _half_range(cells: AbstractCells, columns: Columns) -> float:
+    """Of cells with one unit, rounded as they are; without values or with one, anything."""
+    known = cells.values[cells.known]
+    reach = float(np.ptp(known)) if len(known) else 0.0
+    return (reach + float(columns.resolution[0])) / 2 if reach > 0 else np.inf
+
+
 def _largest_rank(shape: tuple[int, int], options: Options) -> int:
     if options.components is not None:
         return min(options.components, *shape)
@@ -218,6 +232,10 @@ def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
 def _kept_aside(cells: AbstractCells, rng: np.random.Generator) -> np.ndarray:
     share = min(_ASIDE, _ENOUGH_ASIDE / max(1, cells.count))
     return cells.known & (rng.random(cells.values.shape) < share)
+
+
+def _without(cells: AbstractCells, chosen: np.ndarray) -> AbstractCells:
+    return cells.with_weights(np.where(chosen, 0.0, cells.weights))
 
 
 def _errors_by_rank(
@@ -301,6 +319,7 @@ def _judged(
     aside: Aside,
     found: Exact | None,
     run: _Run,
+    noise: RelativeNoise,
 ) -> Fitted:
     if found is not None:
         model = exact_model(model, found, setting)
@@ -327,6 +346,7 @@ def _judged(
         sweeps=run.sweeps + (found.sweeps if found else 0),
         converged=run.converged,
         interrupted=run.interrupted,
+        relative=noise,
     )
 
 

@@ -13,6 +13,7 @@ from ._exact import determined
 from ._fit import Fitted, Options, Stopped, fit, settled_rows
 from ._held_out import HeldOut
 from ._judge import Prediction, predictions, uncertainty_factors
+from ._relative import RelativeNoise
 from ._sweeps import Model, Posterior, Setting
 
 # The level whose interval sets the standard error, and its normal quantile.
@@ -45,6 +46,7 @@ class FactorModel:
     model : Model
     setting : Setting
     calibration : Calibration
+    relative : RelativeNoise
     told : pair of arrays of bool, optional
         Of a table whose right cells are explained up to rounding errors, which is proved: which
         rows and which columns have enough right cells. None if there is noise.
@@ -56,10 +58,11 @@ class FactorModel:
         model: Model,
         setting: Setting,
         calibration: Calibration,
+        relative: RelativeNoise,
         told: tuple[np.ndarray, np.ndarray] | None,
     ):
         self.columns, self.model, self.setting = columns, model, setting
-        self.calibration, self.told = calibration, told
+        self.calibration, self.relative, self.told = calibration, relative, told
 
     @property
     def exact(self) -> bool:
@@ -101,7 +104,9 @@ class FactorModel:
     @property
     def noise_variance(self) -> np.ndarray:
         """Of each column."""
-        return np.zeros(len(self.scale)) if self.exact else self.model.variance * self.scale**2
+        if self.exact:
+            return np.zeros(len(self.scale))
+        return self.model.variance * self.relative.columns * self.scale**2
 
     def values(self) -> np.ndarray:
         """The table as the model has it."""
@@ -136,7 +141,9 @@ class FactorModel:
         of_row, of_column = model.effect_variances if model.effects else (0.0, 1.0)
         variance = np.where(new_row, variance + spread[cells.columns] + of_row, variance)
         unseen = float(np.mean(spread)) + of_column + of_row * new_row
-        variance = np.where(new_column, unseen, variance) + model.variance[cells.columns]
+        noise = np.where(new_row, 1.0, self.relative.rows[cells.rows])
+        noise *= np.where(new_column, 1.0, self.relative.columns[cells.columns])
+        variance = np.where(new_column, unseen, variance) + noise * model.variance[cells.columns]
         value = np.einsum("ij,ij->i", left, right) * self.scale[cells.columns]
         errors = self._errors(variance, cells.columns)
         if self.told is not None:
@@ -178,9 +185,10 @@ class FactorModel:
             "robust": bool(self.setting.robust),
             "own_noise": bool(self.setting.own_noise),
             "smallest": self.setting.smallest,
-            "widest": self.setting.widest,
+            "widest": float(self.setting.widest),
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
+            "relative_noise": list(self.relative),
             "told": None if self.told is None else list(self.told),
         }
 
@@ -209,7 +217,8 @@ class FactorModel:
         )
         calibration = Calibration(state["widths"])
         told = None if state["told"] is None else tuple(state["told"])
-        return cls(Columns(*state["columns"]), model, setting, calibration, told)
+        relative = RelativeNoise(*state["relative_noise"])
+        return cls(Columns(*state["columns"]), model, setting, calibration, relative, told)
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
@@ -230,6 +239,7 @@ class FactorFit(FactorModel):
             fitted.model,
             fitted.setting,
             fitted.calibration,
+            fitted.relative,
             None if fitted.exact is None else determined(fitted.cells, fitted.exact, fitted.model),
         )
         self._fitted, self.seconds = fitted, seconds
