@@ -270,6 +270,19 @@ def test_unseen_rows_and_columns_have_effects_and_say_how_little_is_known():
     assert error[2] == max(error)
 
 
+def test_rows_may_have_levels_where_columns_have_none():
+    rng = np.random.default_rng(10)
+    truth = rng.standard_normal((60, 1)) + 0.5 * rng.standard_normal((60, 1)) * rng.standard_normal(
+        40
+    )
+    rows, columns = np.nonzero(rng.random(truth.shape) < 0.5)
+    values = truth[rows, columns] + 0.1 * rng.standard_normal(len(rows))
+    options = Options(effects=True, centred=False)
+    found, _ = fit_entries(rows, columns, values, truth.shape, options=options)
+    np.testing.assert_array_equal(found.location, 0.0)
+    assert np.sqrt(np.mean((found.values() - truth) ** 2)) < 0.1
+
+
 def test_the_seed_gives_the_same_answer():
     table = table_with_holes(5, shape=(60, 8))
     one, same, other = (fit_table(table, options=Options(seed=seed)) for seed in (3, 3, 4))

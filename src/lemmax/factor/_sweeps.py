@@ -276,8 +276,10 @@ def _update_columns(
     precision = (len(gram) + _PRIOR_COLUMNS) / (
         _loading_squares(model) + _PRIOR_COLUMNS / _PRIOR_PRECISION
     )
-    fixed = 1 / model.effect_variances[1] if model.effects else _LOCATION_PRECISION
-    prior = np.append(precision, fixed if setting.centred else np.inf)
+    fixed = np.inf
+    if setting.centred:
+        fixed = 1 / model.effect_variances[1] if model.effects else _LOCATION_PRECISION
+    prior = np.append(precision, fixed)
     inverse = np.zeros_like(gram)
     free = np.isfinite(prior)
     some = np.ix_(np.arange(len(gram)), free, free)
