@@ -1,5 +1,6 @@
 """Noise of rows and columns, where one noise is assumed for all cells: some users are erratic."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ _SMALLEST = 0.1
 class RelativeNoise(NamedTuple):
     """Variances of the noise of rows and of columns, 1 in the mean; that of a cell is the product.
 
-    (MovieLens 100k: error .903 with it, .910 without.)
+    (MovieLens 100k: error .907 with it, .911 without; .911 and .916 with 5 % of random ratings.)
     """
 
     rows: np.ndarray
@@ -34,10 +35,12 @@ class RelativeNoise(NamedTuple):
 
 def relative_noise(cells: AbstractCells, model: Model, setting: Setting) -> RelativeNoise:
     """From the residuals of a fit that assumes the same noise everywhere."""
-    weighed = weigh(cells, model, setting)
+    noise, weighed = RelativeNoise.none(cells.shape), weigh(cells, model, setting)
     squares = cells.weights * weighed.residual**2 / cells.of_columns(model.variance)
-    squares = squares / max(float(np.average(squares, weights=weighed.right)), 1e-300)
-    noise = RelativeNoise.none(cells.shape)
+    total, count = float(np.sum(weighed.right * squares)), float(np.sum(weighed.right))
+    if not total:
+        return noise
+    squares = squares * (count / total)
     for _ in range(_ROUNDS):
         other = squares / cells.of_columns(noise.columns)
         noise = noise._replace(rows=_shrunk(other, weighed.right, cells.row_sums, cells.shape[1]))
@@ -48,14 +51,20 @@ def relative_noise(cells: AbstractCells, model: Model, setting: Setting) -> Rela
     return noise
 
 
-def _shrunk(squares: np.ndarray, right: np.ndarray, sums, length: int) -> np.ndarray:
+def _shrunk(
+    squares: np.ndarray,
+    right: np.ndarray,
+    sums: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    length: int,
+) -> np.ndarray:
     """Means of squares, each as close to 1 as it is uncertain, by the spread among all."""
     ones = np.ones((length, 1))
-    counts = np.maximum(sums(right, ones)[:, 0], 1e-12)
-    means = sums(right * squares, ones)[:, 0] / counts
-    # Of one square; twice the square of its mean if the noise is normal.
-    variance = float(np.average((squares - 1) ** 2, weights=right))
-    between = (np.sum(counts * (means - 1) ** 2) - variance * len(counts)) / np.sum(counts)
-    if between <= 0:
-        return np.ones(len(counts))
-    return np.maximum(1 + (means - 1) * between / (between + variance / counts), _SMALLEST)
+    counts = sums(right, ones)[:, 0]
+    known = counts > 0
+    counts = np.where(known, counts, 1.0)
+    away = np.where(known, sums(right * squares, ones)[:, 0] / counts - 1, 0.0)
+    # Of one square; 2 if the noise is normal.
+    variance = max(float(np.average((squares - 1) ** 2, weights=right)), 1e-12)
+    excess = np.sum(counts * away**2) - variance * np.count_nonzero(known)
+    between = max(0.0, float(excess)) / float(np.sum(right))
+    return np.maximum(1 + away * between / (between + variance / counts), _SMALLEST)
