@@ -18,7 +18,7 @@ _FREEDOMS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 16.0)
 # 0, F1 of spikes of 4 standard deviations is .03 smaller. Twice as much changes .002.
 _MARGIN = 2.0
 # The tails of the table are found from so many cells at the most.
-_ENOUGH = 50_000
+_ENOUGH = 10_000
 # Sizes of wrong cells are lognormal. The prior: as if so many were known, 8 units in the median,
 # within a factor of e^.5; never narrower than e^.3.
 _PRIOR, _MEDIAN, _SPREAD, _NARROWEST = 5.0, np.log(8.0), 0.5, 0.3
