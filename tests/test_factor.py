@@ -7,6 +7,7 @@ from lemmax.factor import FactorModel, Options, fit_entries, fit_table
 from lemmax.factor._calibration import calibrated
 from lemmax.factor._cells import DenseCells, ListedCells
 from lemmax.factor._columns import own_units
+from lemmax.factor._exact import Exact, determined
 from lemmax.factor._judge import Prediction, predictions, uncertainty_factors, wrong_cells
 from lemmax.factor._sweeps import (
     Setting,
@@ -375,3 +376,17 @@ def test_random_grades_within_the_scale_count_less():
         found, _ = fit_entries(rows, columns, given, truth.shape, options=options)
         errors.append(np.linalg.norm(np.clip(found.values(), 1, 5) - np.clip(truth, 1, 5)))
     assert errors[0] < 0.85 * errors[1]
+
+
+def test_a_column_that_is_explained_by_chance_determines_nothing():
+    """Whole numbers that have nothing to do with an exact table agree with it now and then."""
+    rng = np.random.default_rng(16)
+    explained = np.ones((60, 5), bool)
+    explained[:, 4] = rng.random(60) < 0.15
+    explained[0, 2:4], explained[0, 4] = False, True
+    cells = DenseCells(rng.standard_normal(explained.shape))
+    model, _ = model_of(cells, sweeps=0)
+    found = Exact(model.left, model.right_factor, explained, 0)
+    rows, columns = determined(cells, found, model)
+    np.testing.assert_array_equal(columns, [True, True, True, True, False])
+    np.testing.assert_array_equal(rows, np.arange(60) > 0)

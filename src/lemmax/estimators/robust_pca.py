@@ -346,7 +346,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         if self.nonnegative:
             half = special.ndtri((1 + level) / 2) * self.standard_error_
         else:
-            half = width_of(level, self._model()) * self.standard_error_
+            model = self._model()
+            half = np.maximum(width_of(level, model) * self.standard_error_, model.rounding)
         return self.reconstruction_ - half, self.reconstruction_ + half
 
     def score(self, X: Any, y: Any = None) -> float:

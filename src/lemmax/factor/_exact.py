@@ -22,7 +22,7 @@ _PATIENCE, _PROGRESS = 40, 0.5
 # Cells count if their residual is below so many medians.
 _BULK = 6.0
 # Residuals this small, in units of their column, are rounding errors.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 _COLLAPSED = 1e-13
 # Cells with residuals up to this are polished, until so many sweeps in turn bring no progress.
 _NEARLY_ROUNDING, _POLISH = 1e-5, 3
@@ -35,6 +35,8 @@ _RIDGE = 1e-14
 _LEVELS, _ROUNDS = 40, 2
 # Rows and columns of which less is explained may have been left behind.
 _MOSTLY = 0.6
+# So much of a column must be explained if it is to count.
+_COLUMN = 0.5
 
 
 class Exact(NamedTuple):
@@ -54,12 +56,12 @@ def exact(
     if not np.any(cells.values):  # every column is one number
         return Exact(model.left, np.zeros_like(model.right_factor), cells.known, 0)
     # A cell like most of its column proves nothing: it is explained by the location alone.
-    unseen = aside & (np.abs(cells.values) > _ROUNDING)
+    unseen = aside & (np.abs(cells.values) > ROUNDING)
     if np.sum(unseen) < _LEAST or np.median(np.abs(residual_aside[unseen])) > _NEARLY:
         return None
     fit = _Refinement(cells, model)
     fit.run(cells.known & ~aside)
-    if np.mean(fit.sizes()[unseen] <= _ROUNDING) < _SHARE:
+    if np.mean(fit.sizes()[unseen] <= ROUNDING) < _SHARE:
         return None
     for _ in range(_ROUNDS):
         # Rows that the bulk has left behind: once the columns are known, each is a regression.
@@ -70,7 +72,7 @@ def exact(
             if lost[not rows]:
                 fit.anneal(rows)
     fit.polish()
-    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= _ROUNDING), fit.sweeps)
+    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= ROUNDING), fit.sweeps)
 
 
 def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
@@ -95,24 +97,27 @@ def extended(cells: AbstractCells, model: Model, found: Exact) -> Exact:
     fit.left[:, fit.rank] = 1.0
     fit.right = found.right
     fit.anneal(rows=True)
-    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= _ROUNDING), found.sweeps)
+    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= ROUNDING), found.sweeps)
 
 
 def determined(cells: AbstractCells, found: Exact, model: Model) -> tuple[np.ndarray, np.ndarray]:
     """Which rows and which columns have more right cells than unknowns.
 
-    Right cells count only in columns (rows) that are determined themselves.
+    Right cells count only in columns (rows) that are determined themselves. A column of which most
+    is wrong is not: whole numbers agree by chance with what has nothing to do with them.
     """
     right = found.explained.astype(np.float64)
-    rows, columns = (np.ones(size, bool) for size in cells.shape)
+    rows = np.ones(cells.shape[0], bool)
+    known = cells.total_by_column(cells.known.astype(np.float64))
+    columns = cells.total_by_column(right) >= _COLUMN * known
     while True:
         by_row = cells.row_sums(right, columns[:, None].astype(np.float64))[:, 0]
         by_column = cells.column_sums(right, rows[:, None].astype(np.float64))[:, 0]
-        new_rows = by_row > model.rank + model.effects
-        new_columns = by_column > model.rank + 1
+        new_rows = rows & (by_row > model.rank + model.effects)
+        new_columns = columns & (by_column > model.rank + 1)
         if np.array_equal(new_rows, rows) and np.array_equal(new_columns, columns):
             return rows, columns
-        rows, columns = new_rows & rows, new_columns & columns
+        rows, columns = new_rows, new_columns
 
 
 class _Refinement:
@@ -166,7 +171,7 @@ class _Refinement:
 
     def lost(self) -> tuple[bool, bool]:
         """Whether there are rows, and columns, of which less than most is explained."""
-        explained = (self.sizes() <= _ROUNDING) * self.cells.known
+        explained = (self.sizes() <= ROUNDING) * self.cells.known
         sums = (self.cells.row_sums, self.cells.column_sums)
         ones = (np.ones((size, 1)) for size in reversed(self.cells.shape))
         known, right = 1.0 * self.cells.known, 1.0 * explained

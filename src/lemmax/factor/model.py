@@ -9,7 +9,7 @@ import numpy as np
 from ._calibration import Calibration
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns
-from ._exact import determined
+from ._exact import ROUNDING, determined
 from ._fit import Fitted, Options, Stopped, fit, settled_rows
 from ._held_out import HeldOut
 from ._judge import Prediction, predictions, uncertainty_factors
@@ -115,6 +115,11 @@ class FactorModel:
     def width(self, level: float) -> np.ndarray:
         """Half widths of intervals of a level, in standard errors, for each column."""
         return self.calibration.width(level) * _QUANTILE / self.calibration.width(_LEVEL)
+
+    @property
+    def rounding(self) -> np.ndarray:
+        """What intervals allow for rounding errors where standard errors are 0, for each column."""
+        return self.scale * (ROUNDING if self.exact else 0.0)
 
     def _errors(self, variance: np.ndarray, columns: np.ndarray | slice) -> np.ndarray:
         """Standard errors in units of the table, from variances of the model."""
