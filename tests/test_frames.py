@@ -115,3 +115,16 @@ def test_numbers_in_columns_of_objects_are_numbers():
     frame.iloc[3, 0] = None
     model = RobustPCA().fit(frame)
     assert np.isfinite(float(model.cleaned_.iloc[3, 0]))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_intervals_of_a_frame_are_frames(library):
+    module = pytest.importorskip(library)
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 4))
+    table += 0.1 * rng.standard_normal(table.shape)
+    frame = module.DataFrame({name: table[:, k] for k, name in enumerate("abcd")})
+    plain = RobustPCA().fit(table).predict_interval(0.8)
+    for bound, expected in zip(RobustPCA().fit(frame).predict_interval(0.8), plain, strict=True):
+        assert list(bound.columns) == list("abcd")
+        np.testing.assert_allclose(bound.to_numpy(), expected)

@@ -343,12 +343,19 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
                 "The model was loaded, and data frames are not stored with it: fit it again, or "
                 "use impute(X, return_std=True)."
             )
+        parts = [parts_of(each) for each in (self.reconstruction_, self.standard_error_)]
+        frame = parts[0]
+        if frame is None or parts[1] is None:
+            values, errors = np.asarray(self.reconstruction_), np.asarray(self.standard_error_)
+        else:
+            values, errors = frame.array(), parts[1].array()
         if self.nonnegative:
-            half = special.ndtri((1 + level) / 2) * self.standard_error_
+            half = special.ndtri((1 + level) / 2) * errors
         else:
             model = self._model()
-            half = np.maximum(width_of(level, model) * self.standard_error_, model.rounding)
-        return self.reconstruction_ - half, self.reconstruction_ + half
+            half = np.maximum(width_of(level, model) * errors, model.rounding)
+        bounds = values - half, values + half
+        return bounds if frame is None else (frame.like(bounds[0]), frame.like(bounds[1]))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error with which a row's other cells predict a cell.
