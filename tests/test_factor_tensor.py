@@ -5,7 +5,8 @@ import pytest
 
 from lemmax.estimators import CPDecomposition
 from lemmax.factor import Options, fit_tensor, interval_width
-from lemmax.factor._sweeps import Posterior, Setting, smallest_variances, unpacked
+from lemmax.factor._packed import unpacked
+from lemmax.factor._sweeps import Posterior, Setting, smallest_variances
 from lemmax.factor._tensor_sweeps import (
     TensorCells,
     TensorModel,
@@ -71,7 +72,7 @@ def test_a_row_has_the_posterior_of_a_linear_model():
     tensor, weights = rng.standard_normal(shape), rng.random(shape)
     model = balanced(random_model(shape, rank))._replace(right=rng.random(shape))
     cells = TensorCells(tensor, weights)
-    setting = Setting(False, False, smallest_variances(np.zeros(1)), False)
+    setting = Setting(False, False, smallest_variances(np.zeros(1)), np.inf, False)
     second = [unpacked(second_moments(mode), rank) for mode in model.modes]
     precision, shift = np.eye(rank), np.zeros(rank)
     for j, k in np.ndindex(4, 5):

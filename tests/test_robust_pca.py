@@ -32,6 +32,10 @@ def test_an_exact_table_is_recovered_exactly(cleaned):
     np.testing.assert_array_equal(model.outliers_.toarray() != 0, wrong)
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
     np.testing.assert_array_equal(model.standard_error_, 0.0)
+    # No prediction is right to the last bit; intervals cover what is right nevertheless.
+    lower, upper = model.predict_interval(0.9)
+    assert np.all((lower <= truth) & (truth <= upper))
+    np.testing.assert_allclose(upper, lower, atol=1e-6)
     np.testing.assert_allclose(model.explained_variance_ratio_.sum(), 1.0)
     # The mean lies in the plane of the rows, the components span its directions.
     spread = truth - model.mean_

@@ -254,7 +254,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         level : float
         """
         values, errors = self.predict(X, return_std=True)
-        half = float(np.mean(width_of(level, self._model()))) * errors
+        model = self._model()
+        half = np.mean(width_of(level, model)) * errors + np.mean(model.rounding)
         return values - half, values + half
 
     def recommend(self, row: Any, n: int = 10, exclude: Any = ()) -> tuple[np.ndarray, np.ndarray]:

@@ -326,7 +326,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         if self.nonnegative:
             half = special.ndtri((1 + level) / 2) * error
         else:
-            half = width_of(level, self._model()) * error
+            model = self._model()
+            half = np.maximum(width_of(level, model) * error, model.rounding)
         bounds = np.asarray(frame) - half, np.asarray(frame) + half
         if library_of(frame) is None:
             return bounds

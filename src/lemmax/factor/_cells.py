@@ -88,6 +88,10 @@ class AbstractCells(abc.ABC):
         """A number for each column, at the cells (or such that it broadcasts to them)."""
 
     @abc.abstractmethod
+    def of_rows(self, numbers: np.ndarray) -> np.ndarray:
+        """A number for each row, at the cells (or such that it broadcasts to them)."""
+
+    @abc.abstractmethod
     def with_weights(self, weights: np.ndarray) -> "AbstractCells":
         """The same cells with other weights."""
 
@@ -143,6 +147,9 @@ class DenseCells(AbstractCells):
 
     def of_columns(self, numbers: np.ndarray, piece: slice = ALL) -> np.ndarray:
         return numbers[None, :]
+
+    def of_rows(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers[:, None]
 
     def with_weights(self, weights: np.ndarray) -> "DenseCells":
         return DenseCells(self.values, weights)
@@ -258,6 +265,9 @@ class ListedCells(AbstractCells):
 
     def of_columns(self, numbers: np.ndarray, piece: slice = ALL) -> np.ndarray:
         return np.take(numbers, self.columns[piece], mode="clip")
+
+    def of_rows(self, numbers: np.ndarray) -> np.ndarray:
+        return np.take(numbers, self.rows, mode="clip")
 
     def with_weights(self, weights: np.ndarray) -> "ListedCells":
         other = copy.copy(self)

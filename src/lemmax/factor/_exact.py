@@ -25,6 +25,8 @@ _SHARE, _LEAST = 0.5, 8
 _ROUNDS = 2
 # A cell with a leverage from here on has a row, or a column, for itself.
 _ALONE = 1 - 1e-6
+# So much of a column must be explained if it is to count.
+_COLUMN = 0.5
 
 
 class Exact(NamedTuple):
@@ -98,18 +100,22 @@ def determined(
     """Which rows and which columns have more right cells than unknowns.
 
     Right cells count only in columns (rows) that are determined themselves, and that other rows
-    (columns) determine: a row with a component of its own explains whatever is in it.
+    (columns) determine: a row with a component of its own explains whatever is in it. A column of
+    which most is wrong is not determined: whole numbers agree by chance with what has nothing to do
+    with them.
     """
     fit = Refinement(cells, model, setting, (found.left, found.right))
     of_row, of_column = (
         found.explained & (each < _ALONE) for each in fit.leverages(found.explained)
     )
-    rows, columns = (np.ones(size, bool) for size in cells.shape)
+    rows = np.ones(cells.shape[0], bool)
+    known, right = (cells.total_by_column(1.0 * each) for each in (cells.known, found.explained))
+    columns = right >= _COLUMN * known
     while True:
         by_row = cells.row_sums(1.0 * of_column, columns[:, None].astype(np.float64))[:, 0]
         by_column = cells.column_sums(1.0 * of_row, rows[:, None].astype(np.float64))[:, 0]
-        new_rows = by_row > model.rank + model.effects
-        new_columns = by_column > model.rank + setting.centred
+        new_rows = rows & (by_row > model.rank + model.effects)
+        new_columns = columns & (by_column > model.rank + setting.centred)
         if np.array_equal(new_rows, rows) and np.array_equal(new_columns, columns):
             return rows, columns
-        rows, columns = new_rows & rows, new_columns & columns
+        rows, columns = new_rows, new_columns

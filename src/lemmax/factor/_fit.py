@@ -11,6 +11,7 @@ from ._columns import Columns, common_unit, own_units
 from ._exact import Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
 from ._judge import Prediction, predictions, wrong_cells
+from ._relative import RelativeNoise, relative_noise
 from ._sweeps import (
     Model,
     Posterior,
@@ -100,6 +101,7 @@ class Fitted(NamedTuple):
     sweeps: int
     converged: bool
     interrupted: bool
+    relative: RelativeNoise
 
 
 Watch = Callable[[str, int, float], None]
@@ -115,17 +117,23 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     standard = cells.with_values(
         (cells.values - cells.of_columns(columns.centre)) / cells.of_columns(columns.scale)
     )
-    smallest = smallest_variances(columns.resolution)
-    setting = Setting(options.robust, not options.common, smallest, options.centred)
+    setting = Setting(
+        robust=options.robust,
+        own_noise=not options.common,
+        smallest=smallest_variances(columns.resolution),
+        widest=_half_range(standard, columns) if options.effects else np.inf,
+        centred=options.centred,
+    )
     rng = np.random.default_rng(options.seed)
     sample = _sampled(standard, rng)
     chosen = _kept_aside(sample, rng)
     run, found = _Run(watch), None
+    noise = RelativeNoise.none(cells.shape)
     aside = Aside.none(sample)
     listed = isinstance(sample, ListedCells)
     many = listed and sample.count > _MANY
     try:
-        part = sample.with_weights(np.where(chosen, 0.0, sample.weights))
+        part = _without(sample, chosen)
         rank = _largest_rank(cells.shape, options) if np.any(sample.values) else 0
         model = start(part, rank, options.effects, setting, options.seed)
         model = run.fit(part, model, setting, _NEARLY_STILL)
@@ -143,6 +151,17 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
                         break
         elif not rank:  # every column is one number
             found = exact(sample, model, chosen, aside.residual, setting)
+        if found is None and rank < model.rank:
+            # Intervals are those of the rank that was chosen. (With scores of the larger one 90 %
+            # intervals covered less than 80 % of 48 instances of 111 tables, else of 29.) What the
+            # user is told about errors stays: it owes nothing to the choice.
+            model = run.fit(part, with_components(model, rank), setting, _NEARLY_STILL)
+            aside = aside._replace(score=measured(sample, model, chosen).score)
+        if found is None and options.effects and sample is standard:
+            noise = relative_noise(part, model, setting)
+            standard = sample = sample.with_weights(sample.weights / noise.at(sample))
+            model = run.fit(_without(sample, chosen), model, setting, _NEARLY_STILL)
+            aside = aside._replace(score=measured(sample, model, chosen).score)
         if found is None:
             if listed:
                 model = again(sample, with_components(model, rank), setting)
@@ -158,7 +177,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         if run.last is None:
             raise
         model = on_cells(sample, run.last, setting)
-    return _judged(standard, sample, columns, model, setting, aside, found, run)
+    return _judged(standard, sample, columns, model, setting, aside, found, run, noise)
 
 
 class _Run:
@@ -195,6 +214,13 @@ def _distance(now: np.ndarray, before: np.ndarray, cells: AbstractCells) -> floa
     return float(np.sqrt(sum(cells.in_pieces(work)) / max(1, cells.count)))
 
 
+def _half_range(cells: AbstractCells, columns: Columns) -> float:
+    """Of cells with one unit, rounded as they are; without values or with one, anything."""
+    known = cells.values[cells.known]
+    reach = float(np.ptp(known)) if len(known) else 0.0
+    return (reach + float(columns.resolution[0])) / 2 if reach > 0 else np.inf
+
+
 def _largest_rank(shape: tuple[int, int], options: Options) -> int:
     if options.components is not None:
         return min(options.components, *shape)
@@ -212,6 +238,10 @@ def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
 def _kept_aside(cells: AbstractCells, rng: np.random.Generator) -> np.ndarray:
     share = min(_ASIDE, _ENOUGH_ASIDE / max(1, cells.count))
     return cells.known & (rng.random(cells.values.shape) < share)
+
+
+def _without(cells: AbstractCells, chosen: np.ndarray) -> AbstractCells:
+    return cells.with_weights(np.where(chosen, 0.0, cells.weights))
 
 
 def _errors_by_rank(
@@ -312,6 +342,7 @@ def _judged(
     aside: Aside,
     found: Exact | None,
     run: _Run,
+    noise: RelativeNoise,
 ) -> Fitted:
     if found is not None:
         model = exact_model(model, found, setting)
@@ -338,6 +369,7 @@ def _judged(
         sweeps=run.sweeps + (found.sweeps if found else 0),
         converged=run.converged,
         interrupted=run.interrupted,
+        relative=noise,
     )
 
 

@@ -59,7 +59,8 @@ def measured(cells: AbstractCells, model: Model, chosen: np.ndarray) -> Aside:
     values = cells.values[chosen]
     residual = values - cells.products_at(model.left, model.right_factor, chosen)
     noise = np.broadcast_to(cells.of_columns(model.variance), chosen.shape)[chosen]
-    variance = noise / cells.weights[chosen] + sum(
+    noise = noise / cells.weights[chosen]
+    variance = noise + sum(
         cells.products_at(*factors, chosen) for factors in uncertainty_factors(model)
     )
     parts = []

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from ._cells import AbstractCells
-from ._sweeps import Model, Setting, outer, packed, twice, unpacked
+from ._packed import outer, packed, twice, unpacked
+from ._sweeps import Model, Setting
 
 _STEPS = 100
 # Iterations of conjugate gradients for each, at the most, and how small they make the gradient.

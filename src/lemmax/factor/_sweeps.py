@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._cells import ALL, AbstractCells, in_parallel
+from ._packed import outer, packed, unpacked
 
 # Loadings have a prior variance that the data set, as if there were so many more columns with
 # loadings of this precision: few columns cannot tell, and a precision that is too high loses weak
@@ -25,8 +26,15 @@ _LOCATION_PRECISION = 1e-3
 # The share of wrong cells at the start, and its bounds.
 _WRONG, _FEWEST, _MOST = 0.05, 1e-3, 0.5
 # Wrong cells are spread evenly over so many times their root mean square (to both sides), which is
-# at least so many units of the column, and 5 units at the start.
+# at least so many units of the column, and 5 units at the start; but over no more than the range of
+# the cells, if they have one unit. (With the range of each column, errors of tables of less than 60
+# rows are 1 % larger, and 6 instead of 3 instances of 111 tables have a coverage below 75 %.)
 _WIDTH, _NARROWEST, _AT_FIRST = 1.25, 3.0, 5.0
+# Where no value is further out than that, as in ratings, whatever is no normal noise looks like
+# wrong cells, and there are at most so many. (MovieLens 100k: error .908 as it is, .912 with 5 % of
+# random ratings; .9065 and .912 with half of it; .918 and .924 without the bound, when all rows had
+# the same noise.)
+_MOST_WITHIN = 0.04
 # The noise never gets smaller than this part of a column's unit.
 _SMALLEST = 1e-6
 # So many small matrices are worth a thread: 50,000 of 9 rows are inverted in 41 ms instead of 72.
@@ -98,6 +106,8 @@ class Setting(NamedTuple):
     """Whether every column has a noise of its own."""
     smallest: np.ndarray
     """Lower bounds on the variances of the noise: rounding to the resolution of the column."""
+    widest: float
+    """Upper bound on the spread of wrong cells: half the range of cells with one unit."""
     centred: bool
     """Whether there is a location."""
 
@@ -170,8 +180,9 @@ def sweep(cells: AbstractCells, model: Model, setting: Setting) -> tuple[Model, 
         return model, weighed.residual
     # The prior counts a quarter of a cell, wrong by the size of the start.
     spread = np.sqrt((weighed.squares + 0.25 * _AT_FIRST**2) / (weighed.wrong + 0.25))
+    most = _MOST_WITHIN if setting.widest <= _WIDTH * _NARROWEST else _MOST
     model = model._replace(
-        wrong_share=float(np.clip(weighed.wrong / max(1, cells.count), _FEWEST, _MOST)),
+        wrong_share=float(np.clip(weighed.wrong / max(1, cells.count), _FEWEST, most)),
         wrong_width=_WIDTH * max(float(spread), _NARROWEST),
     )
     return model, weighed.residual
@@ -267,8 +278,10 @@ def _update_columns(
     precision = (len(gram) + _PRIOR_COLUMNS) / (
         _loading_squares(model) + _PRIOR_COLUMNS / _PRIOR_PRECISION
     )
-    fixed = 1 / model.effect_variances[1] if model.effects else _LOCATION_PRECISION
-    prior = np.append(precision, fixed if setting.centred else np.inf)
+    fixed = np.inf
+    if setting.centred:
+        fixed = 1 / model.effect_variances[1] if model.effects else _LOCATION_PRECISION
+    prior = np.append(precision, fixed)
     inverse = np.zeros_like(gram)
     free = np.isfinite(prior)
     some = np.ix_(np.arange(len(gram)), free, free)
@@ -321,7 +334,8 @@ def probability_right(
         return known.astype(np.float64)
     variance = cells.of_columns(variance, piece) / np.where(known, weights, 1.0)
     noise = -0.5 * residual**2 / variance - 0.5 * np.log(2 * np.pi * variance)
-    anything = np.log(wrong_share / (1 - wrong_share)) - np.log(2 * wrong_width)
+    width = min(wrong_width, setting.widest)
+    anything = np.log(wrong_share / (1 - wrong_share)) - np.log(2 * width)
     return known / (1 + np.exp(np.clip(anything - noise, -50, 50)))
 
 
@@ -363,30 +377,3 @@ def turned(model: Model, setting: Setting) -> Model:
 def _inverses(matrices: np.ndarray) -> np.ndarray:
     parts = np.array_split(matrices, max(1, len(matrices) // _MATRICES))
     return np.concatenate(in_parallel(np.linalg.inv, parts))
-
-
-def outer(vectors: np.ndarray) -> np.ndarray:
-    """The products of the entries of each row."""
-    return vectors[:, :, None] * vectors[:, None, :]
-
-
-def packed(matrices: np.ndarray) -> np.ndarray:
-    """Symmetric matrices as rows of their upper triangles."""
-    above = np.triu_indices(matrices.shape[-1])
-    return matrices[:, above[0], above[1]]
-
-
-def unpacked(rows: np.ndarray, size: int) -> np.ndarray:
-    """Symmetric matrices from rows of their upper triangles."""
-    above = np.triu_indices(size)
-    matrices = np.empty((len(rows), size, size))
-    matrices[:, above[0], above[1]] = rows
-    matrices[:, above[1], above[0]] = rows
-    return matrices
-
-
-def twice(matrices: np.ndarray) -> np.ndarray:
-    """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
-    size = matrices.shape[-1]
-    above = np.triu_indices(size)
-    return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)

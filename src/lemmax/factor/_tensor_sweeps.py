@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ._cells import DenseCells, in_parallel
-from ._sweeps import Posterior, Setting, outer, packed, probability_right, unpacked
+from ._packed import outer, packed, unpacked
+from ._sweeps import Posterior, Setting, probability_right
 
 # The prior of the precisions of terms: as if so many more rows of this precision were known.
 _PRIOR_ROWS, _PRIOR_PRECISION = 1.0, 1.0

@@ -13,6 +13,8 @@ from ._exact import determined
 from ._fit import Fitted, Options, Stopped, fit, settled_rows
 from ._held_out import HeldOut
 from ._judge import Prediction, predictions, uncertainty_factors
+from ._refinement import ROUNDING
+from ._relative import RelativeNoise
 from ._sweeps import Model, Posterior, Setting
 
 # The level whose interval sets the standard error, and its normal quantile.
@@ -48,6 +50,7 @@ class FactorModel:
     model : Model
     setting : Setting
     calibration : Calibration
+    relative : RelativeNoise
     told : pair of arrays of bool, optional
         Of a table whose right cells are explained up to rounding errors, which is proved: which
         rows and which columns have enough right cells. None if there is noise.
@@ -59,10 +62,11 @@ class FactorModel:
         model: Model,
         setting: Setting,
         calibration: Calibration,
+        relative: RelativeNoise,
         told: tuple[np.ndarray, np.ndarray] | None,
     ):
         self.columns, self.model, self.setting = columns, model, setting
-        self.calibration, self.told = calibration, told
+        self.calibration, self.relative, self.told = calibration, relative, told
 
     @property
     def exact(self) -> bool:
@@ -104,7 +108,9 @@ class FactorModel:
     @property
     def noise_variance(self) -> np.ndarray:
         """Of each column."""
-        return np.zeros(len(self.scale)) if self.exact else self.model.variance * self.scale**2
+        if self.exact:
+            return np.zeros(len(self.scale))
+        return self.model.variance * self.relative.columns * self.scale**2
 
     def values(self) -> np.ndarray:
         """The table as the model has it."""
@@ -113,6 +119,11 @@ class FactorModel:
     def width(self, level: float) -> np.ndarray:
         """Half widths of intervals of a level, in standard errors, for each column."""
         return self.calibration.width(level) * _QUANTILE / self.calibration.width(_LEVEL)
+
+    @property
+    def rounding(self) -> np.ndarray:
+        """What intervals allow for rounding errors where standard errors are 0, for each column."""
+        return self.scale * (ROUNDING if self.exact else 0.0)
 
     def _errors(self, variance: np.ndarray, columns: np.ndarray | slice) -> np.ndarray:
         """Standard errors in units of the table, from variances of the model."""
@@ -139,7 +150,9 @@ class FactorModel:
         of_row, of_column = model.effect_variances if model.effects else (0.0, 1.0)
         variance = np.where(new_row, variance + spread[cells.columns] + of_row, variance)
         unseen = float(np.mean(spread)) + of_column + of_row * new_row
-        variance = np.where(new_column, unseen, variance) + model.variance[cells.columns]
+        noise = np.where(new_row, 1.0, self.relative.rows[cells.rows])
+        noise *= np.where(new_column, 1.0, self.relative.columns[cells.columns])
+        variance = np.where(new_column, unseen, variance) + noise * model.variance[cells.columns]
         value = np.einsum("ij,ij->i", left, right) * self.scale[cells.columns]
         errors = self._errors(variance, cells.columns)
         if self.told is not None:
@@ -181,8 +194,10 @@ class FactorModel:
             "robust": bool(self.setting.robust),
             "own_noise": bool(self.setting.own_noise),
             "smallest": self.setting.smallest,
+            "widest": float(self.setting.widest),
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
+            "relative_noise": list(self.relative),
             "told": None if self.told is None else list(self.told),
         }
 
@@ -202,10 +217,17 @@ class FactorModel:
             right=np.zeros(0),
             effects=state["effects"],
         )
-        setting = Setting(state["robust"], state["own_noise"], state["smallest"], state["centred"])
+        setting = Setting(
+            state["robust"],
+            state["own_noise"],
+            state["smallest"],
+            state["widest"],
+            state["centred"],
+        )
         calibration = Calibration(state["widths"])
         told = None if state["told"] is None else tuple(state["told"])
-        return cls(Columns(*state["columns"]), model, setting, calibration, told)
+        relative = RelativeNoise(*state["relative_noise"])
+        return cls(Columns(*state["columns"]), model, setting, calibration, relative, told)
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
@@ -226,6 +248,7 @@ class FactorFit(FactorModel):
             fitted.model,
             fitted.setting,
             fitted.calibration,
+            fitted.relative,
             None
             if fitted.exact is None
             else determined(fitted.cells, fitted.exact, fitted.model, fitted.setting),

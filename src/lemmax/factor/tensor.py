@@ -157,7 +157,13 @@ def fit_tensor(
     unit = _NORMAL * float(np.median(np.abs(values[known])))
     unit = unit or float(np.sqrt(np.mean(values[known] ** 2))) or 1.0
     cells = TensorCells(values / unit, weights / np.mean(weights, where=known))
-    setting = Setting(options.robust, False, smallest_variances(np.zeros(1)), False)
+    setting = Setting(
+        robust=options.robust,
+        own_noise=False,
+        smallest=smallest_variances(np.zeros(1)),
+        widest=np.inf,
+        centred=False,
+    )
     rng = np.random.default_rng(options.seed)
     chosen = known & (rng.random(known.shape) < min(_ASIDE, _ENOUGH_ASIDE / known.sum()))
 
