@@ -386,3 +386,13 @@ def test_a_column_that_is_explained_by_chance_determines_nothing():
     rows, columns = determined(cells, found, model, choices)
     np.testing.assert_array_equal(columns, [True, True, True, True, False])
     np.testing.assert_array_equal(rows, np.arange(60) > 0)
+
+
+def test_components_that_were_shrunk_to_nothing_do_not_count():
+    """With few cells kept aside all components stay in the fit; here two of them have any size."""
+    rng = np.random.default_rng(17)
+    table = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 6))
+    table += 0.1 * rng.standard_normal(table.shape)
+    found = fit_table(table)
+    assert found.rank == 2
+    assert np.linalg.norm(found.loadings, axis=0).min() > 0.3

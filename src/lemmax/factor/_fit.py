@@ -172,6 +172,8 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             retried = _with_lost_rows(sample, model, setting)
             if retried is not None:
                 model = run.fit(sample, retried, setting, _STILL)
+            if options.components is None:
+                model = with_components(model, _living(model))
     except (Stopped, KeyboardInterrupt):
         run.interrupted = True
         if run.last is None:
@@ -318,6 +320,12 @@ def settled_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model:
         loose = model._replace(variance=model.variance + share * spread)
         model = update_rows(cells, model._replace(right=on_cells(cells, loose, setting).right))
     return model
+
+
+def _living(model: Model) -> int:
+    """How many components are larger in all than the noise of one cell; the others were shrunk."""
+    squares = np.sum(model.loadings**2 / model.variance[:, None], axis=0) * len(model.rows.mean)
+    return int(np.max(np.flatnonzero(squares > 1), initial=-1)) + 1
 
 
 def _with_lost_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model | None:
