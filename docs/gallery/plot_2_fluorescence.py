@@ -19,7 +19,7 @@ tensor = kinetic_fluorescence()
 print(tensor.shape, f"{np.isnan(tensor).mean():.2%} missing")
 
 model = CPDecomposition(rank=4, n_init=3).fit(tensor)
-print(model.recovery_.summary())
+print(model.summary())
 print("agreement of the factors of three starts:", model.stability_.round(3))
 
 # %%
