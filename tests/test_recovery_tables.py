@@ -197,3 +197,22 @@ def test_terms_to_spare_in_a_narrow_table():
     assert model.status_ == "NOISE_LEVEL"
     assert np.all((model.outliers_.toarray() != 0)[wrong])
     assert np.sqrt(np.mean((model.reconstruction_ - truth) ** 2)) < 0.02
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_noisy_tables_have_the_answer_of_the_estimator(seed):
+    """The same engine; `recover` knows one noise for all columns, so that it is not the same fit."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((120, 3)) @ rng.standard_normal((3, 20))
+    table = truth + 0.2 * rng.standard_normal(truth.shape)
+    wrong = rng.random(truth.shape) < 0.05
+    table[wrong] += 8.0
+    table[rng.random(truth.shape) < 0.1] = np.nan
+    found = lm.recover(None, table, lm.maps.LowRank(truth.shape, rank=8))
+    model = RobustPCA(centre=False, max_components=8).fit(table)
+    assert (found.status.name, found.rank) == ("NOISE_LEVEL", 3)
+    away = (found.point.dense() - model.reconstruction_) / model.standard_error_
+    assert np.sqrt(np.mean(away**2)) < 0.4
+    flagged = np.zeros(truth.shape, bool)
+    flagged[found.outliers] = True
+    assert np.sum(flagged != (model.outliers_.toarray() != 0)) <= 3
