@@ -44,7 +44,7 @@ def solve_linear(
     """Starts with the linear parameters by least absolute deviations, and the scales there."""
     lanes, p = x.shape
     residual, jacobian = setting.evaluate(np.arange(lanes), x)
-    counts = setting.counts[:1] * np.ones((lanes, 1))
+    counts = np.broadcast_to(setting.counts, residual.shape)
     fine = np.all(np.isfinite(residual), axis=1) & np.all(np.isfinite(jacobian), axis=(1, 2))
     residual = np.where(fine[:, None], residual, 0)
     matrix = np.where(fine[:, None, None], jacobian, 0)[:, :, linear]

@@ -22,8 +22,9 @@ _ACCEPTED, _POOR, _GOOD = 1e-4, 0.25, 0.75
 _DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
 # A fit that takes more steps follows a curved valley: its steps are bent as the valley is (geodesic
 # acceleration, Transtrum and Sethna, 2012), by the second derivative along the step, from a point at
-# this part of it; unless the correction is longer than this part of the step.
-_EASY, _AHEAD, _LONGEST = 12, 0.1, 0.375
+# this part of it; unless the correction is longer than this part of the step. Below that offset
+# valleys are straight.
+_EASY, _AHEAD, _LONGEST, _STRAIGHT = 6, 0.1, 0.375, 1e-3
 # So many steps in a row that leave more than this of the offset bring nothing any more.
 _PATIENCE, _SLOW = 4, 0.95
 _EPS = float(np.finfo(np.float64).eps)
@@ -129,7 +130,7 @@ def descend(
             break
         step, scaled, damped = system.step(active, radius[active], x, box, norms)
         predicted = system.decrease(active, step, jacobian)
-        late = steps[active] >= _EASY
+        late = (steps[active] >= _EASY) & (offset[active] > _STRAIGHT)
         if np.any(late):
             some = np.flatnonzero(late)
             bent = _bend(evaluate, system, active[some], step[some], x, residual, jacobian, norms)
