@@ -21,7 +21,7 @@ LAYERS = [
     ["methods"],
     ["metrics"],
     ["solve"],
-    ["init", "factor"],
+    ["init", "factor", "fit"],
     ["recovery", "regression"],
     ["testing", "plots", "page", "theory", "estimators"],
     ["experiments"],

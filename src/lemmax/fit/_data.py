@@ -86,7 +86,7 @@ def prepare(
     base, structure, shapes, names = _parameters(start)
     free = _free(fixed, start, structure, shapes)
     layout = Layout(structure, shapes, tuple(int(k) for k in np.flatnonzero(free)))
-    args = _arguments(args)
+    args = arguments(args)
     box = _box(bounds, structure, shapes, base, names, free)
     parts, kinds, outputs = _observations(y)
     _check_outputs(model, layout.tree(base), args, outputs, kinds)
@@ -130,6 +130,15 @@ def _parameters(start: Any) -> tuple[np.ndarray, Any, tuple, tuple[str, ...]]:
     if base.size == 0:
         raise ValueError("The start holds no parameters.")
     return base, structure, tuple(shapes), tuple(names)
+
+
+def start_like(task: Task, start: Any) -> np.ndarray:
+    """The free entries of another start."""
+    parts = _like_parameters(start, task.layout.structure, task.layout.shapes, "A start")
+    flat = np.concatenate(parts).astype(np.float64)
+    if not np.all(np.isfinite(flat)):
+        raise ValueError("All starts must be finite.")
+    return np.clip(flat[list(task.layout.free)], task.box.low, task.box.high)
 
 
 def _numbers(leaf: Any, what: str) -> np.ndarray:
@@ -210,7 +219,8 @@ def _box(bounds, structure, shapes, base, names, free) -> Box:
     return Box(low[free], high[free])
 
 
-def _arguments(args: Any) -> tuple:
+def arguments(args: Any) -> tuple:
+    """Further arguments of a model as a tuple of NumPy arrays."""
     if args is None:
         return ()
     if not isinstance(args, (tuple, list)):

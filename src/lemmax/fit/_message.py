@@ -2,7 +2,7 @@
 
 A right datum is told by its residual, under a Gaussian or (since real errors have heavier tails) a
 Student distribution, whichever is shorter, of the scale of all right data. A wrong one is told by
-its place and a value anywhere in the range of the data. The lengths of such messages, in nats, also
+its place and a value anywhere in the range of the data, and so is each parameter. The lengths of such messages, in nats, also
 compare fits with each other.
 """
 
@@ -47,6 +47,7 @@ def shortest(
     Parameters
     ----------
     residual : array of shape (data,)
+        Or their sizes; none below rounding errors.
     counts : array of shape (data,)
         0 where a datum is missing.
     fitted : int
@@ -54,7 +55,8 @@ def shortest(
     scale : float
         A robust scale of the residuals; never below rounding errors.
     width : float
-        The range of the data, in units of the residuals.
+        The range of the data, in units of the residuals. Lengths are those of numbers in units of
+        it, so that they do not depend on units.
     least : float
         At least this share of the data is right.
     """
@@ -64,8 +66,8 @@ def shortest(
     if n <= fitted or not np.all(np.isfinite(sizes)):
         return Message(counts > 0, np.inf)
     order = np.argsort(sizes)
-    ordered = np.maximum(sizes[order], 1e-3 * scale)
-    kept = _candidates(ordered, scale, max(int(np.ceil(least * n)), fitted + 1))
+    ordered = sizes[order] / width
+    kept = _candidates(ordered, scale / width, max(int(np.ceil(least * n)), fitted + 1))
     squares = ordered**2
     inside = np.arange(n) < kept[:, None]
     freedom = kept - fitted
@@ -74,11 +76,10 @@ def shortest(
     student = _student(squares, inside, kept, freedom, variance)
     wrong = n - kept
     places = gammaln(n + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    length = np.minimum(gaussian, student) + wrong * (np.log(width) + _ODDS) + places
+    length = np.minimum(gaussian, student) + _ODDS * wrong + places
     best = int(np.argmin(length))
     keep = np.zeros(len(residual), bool)
     keep[there[order[: kept[best]]]] = True
-    # Per fitted parameter nothing is told: lengths of fits with as many parameters compare.
     return Message(keep, float(length[best]))
 
 

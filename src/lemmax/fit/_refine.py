@@ -134,7 +134,9 @@ def judge(setting: Setting, ended: Ended) -> tuple[np.ndarray, np.ndarray]:
     lanes, p = ended.x.shape
     scale = setting.scale(ended.residual, setting.counts, p)
     keep, length = np.empty((lanes, len(setting.counts)), bool), np.empty(lanes)
-    for k, residual in enumerate(ended.residual):
+    # Rounding errors are all alike: fits that leave no more are equally good.
+    sizes = np.maximum(np.abs(ended.residual), _EXACT * setting.rounding)
+    for k, residual in enumerate(sizes):
         least = 0.5 if setting.robust else 1.0
         keep[k], length[k] = shortest(
             residual, setting.counts, p, float(scale[k]), setting.width, least
