@@ -13,9 +13,9 @@ from ._steps import Ended
 _SAME = 1e-3
 # Fits with lengths this close agree.
 _AGREE = 0.5
-# A fit is convincing if lanes from different starts agree on it, if fewer data are wrong, and if
+# A fit is convincing if so many lanes agree on it, if fewer data are wrong, and if
 # neighbouring residuals are correlated by less than so many standard deviations.
-_FEW_WRONG, _CORRELATED = 0.15, 4.0
+_AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.15, 2.5
 # Variations of the start in the first round, and which part of them is followed.
 _FIRST_ROUND, _FOLLOWED_PART = 48, 8
 # Most variations that are followed in a round.
@@ -27,6 +27,8 @@ _SUBSETS, _FOLLOWED = 40, 6
 # First fits are rough: they only have to arrive in the right region.
 _ROUGH = {"tol": 1e-2, "max_steps": 200}
 _FINAL = {"tol": 1e-9, "max_steps": 400}
+# Marks the number of steps of those that have been made accurate.
+_TRIED = 100_000
 
 
 class Stopped(Exception):
@@ -119,7 +121,7 @@ class Search:
         wrong = 1 - np.sum(keep) / np.sum(setting.counts > 0)
         agreeing = np.sum(found.length <= found.length[0] + _AGREE)
         correlated = correlation(found.ended.residual[0][keep]) > _CORRELATED
-        needed = 2 if setting.robust else 1
+        needed = _AGREEING if setting.robust else 1
         return bool(agreeing >= needed and wrong <= _FEW_WRONG and not correlated)
 
 
@@ -132,28 +134,41 @@ def correlation(residual: np.ndarray) -> float:
 
 
 def _best(setting: Setting, found: Candidates) -> Candidates:
-    """The best first, and as accurate as can be."""
-    # Places in the order of starts: of equally good ones the earliest is preferred.
-    place = np.arange(len(found.length))
-    final = np.zeros(len(found.length), bool)
+    """The best first, and as accurate as can be; of equally good ones the earliest.
+
+    Rough fits may tell the data shorter than the minimum of their squares does, by a little, if
+    these have heavy tails: only accurate ones are compared.
+    """
+    lanes = range(len(found.length))
     for _ in range(_FINALS):
-        least = np.min(found.length)
-        if not np.isfinite(least):
+        accurate = [found.length[k] for k in lanes if _final(found, k)]
+        limit = min(accurate, default=np.inf) - _AGREE
+        better = [k for k in lanes if found.length[k] < limit]
+        if not better:
             break
-        same = np.flatnonzero(found.length <= least + _SAME)
-        first = same[np.argmin(place[same])]
-        order = np.argsort(found.length, kind="stable")
-        order = np.concatenate([[first], order[order != first]])
-        found, place, final = found.of(order), place[order], final[order]
-        top = found.of(np.array([0]))
-        if final[0] or (top.ended.settled[0] and top.ended.offset[0] <= 1e-8):
-            break
-        top = settle(setting, top.ended, **_FINAL)
-        found = joined(top, found.of(np.arange(1, len(found.length))))
-        final[0] = True
-        if found.length[0] <= np.min(found.length) + _SAME:
-            break
-    return found
+        least = min(found.length[k] for k in better)
+        best = min(better, key=lambda k: found.length[k])
+        earliest = next(k for k in better if found.length[k] <= least + _AGREE)
+        for k in {best, earliest}:
+            _put(found, k, settle(setting, found.of(np.array([k])).ended, **_FINAL))
+    accurate = [k for k in lanes if _final(found, k)] or list(lanes)
+    least = min(found.length[k] for k in accurate)
+    first = next((k for k in accurate if found.length[k] <= least + _SAME), 0)
+    order = np.argsort(found.length, kind="stable")
+    return found.of(np.concatenate([[first], order[order != first]]))
+
+
+def _final(found: Candidates, k: int) -> bool:
+    """Whether a candidate is as accurate as can be, or has been tried hard enough."""
+    ended = found.ended
+    return bool((ended.settled[k] and ended.offset[k] <= 1e-8) or ended.steps[k] > _TRIED)
+
+
+def _put(found: Candidates, k: int, one: Candidates) -> None:
+    for whole, part in zip(found.ended, one.ended, strict=True):
+        whole[k] = part[0]
+    found.ended.steps[k] += _TRIED + 1
+    found.keep[k], found.length[k] = one.keep[0], one.length[0]
 
 
 def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Candidates:

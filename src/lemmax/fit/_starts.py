@@ -10,8 +10,8 @@ from ._steps import Box
 _CONSTANT = 1e-8
 # Rounds of reweighting for the linear parameters; they need not converge.
 _ROUNDS = 15
-# Parameters are varied by factors up to this, one after the other.
-_FACTORS = (3.0, 30.0)
+# Parameters are varied by factors up to these, in turn.
+_FACTORS = (1.3, 3.0, 30.0)
 
 
 def linear_parameters(setting: Setting, x: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def solve_linear(
 def variations(start: np.ndarray, box: Box, count: int, rng: np.random.Generator) -> np.ndarray:
     """Starts around the one given: parameters times random factors, some of which change signs."""
     p = len(start)
-    reach = np.where(np.arange(count) % 2 == 0, _FACTORS[0], _FACTORS[1])[:, None]
+    reach = np.array(_FACTORS)[np.arange(count) % len(_FACTORS), None]
     factors = np.exp(np.log(reach) * rng.uniform(-1, 1, (count, p)))
     # What is 0 has no size of its own; that of the others is as good a guess as any.
     typical = np.exp(np.mean(np.log(np.abs(start[start != 0])))) if np.any(start != 0) else 1.0
