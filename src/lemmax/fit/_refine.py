@@ -9,8 +9,9 @@ from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
 from ._message import shortest
 from ._steps import Box, Ended, Evaluate, descend
 
-# The redescending loss bends at these multiples of the scale, one after the other.
-_BENDS = (6.0, 3.0)
+# The redescending loss bends at these multiples of the scale (that of all data, then of those that
+# seem right), one after the other.
+_BENDS = (6.0, 3.0, 3.0)
 # Losses on the way are minimised only so far, and the scale is estimated so often.
 _ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
 # A scale that falls by less than this is found.
@@ -73,6 +74,16 @@ def joined(*parts: Candidates) -> Candidates:
     return Candidates(ended, keep, length)
 
 
+def at(setting: Setting, x: np.ndarray) -> Ended:
+    """The starts themselves."""
+    residual, jacobian = setting.evaluate(np.arange(len(x)), x)
+    value = np.sum(residual**2, axis=1)
+    value[~np.isfinite(value) | ~np.all(np.isfinite(jacobian), axis=(1, 2))] = np.inf
+    lanes = len(x)
+    no, steps = np.zeros(lanes, bool), np.zeros(lanes, int)
+    return Ended(x, residual, jacobian, value, np.full(lanes, np.inf), no, steps)
+
+
 def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0) -> Ended:
     """Least absolute deviations, smoothed at a scale that falls with the residuals."""
     p = x.shape[1]
@@ -101,8 +112,9 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
 def refine(setting: Setting, ended: Ended) -> Candidates:
     """A redescending loss, then least squares on what is right, until that no longer changes."""
     p = ended.x.shape[1]
+    counts = setting.counts
     for bend in _BENDS:
-        scale = setting.scale(ended.residual, setting.counts, p)
+        scale = setting.scale(ended.residual, counts, p)
         ended = setting.descend(
             ended.x,
             setting.counts,
@@ -111,6 +123,7 @@ def refine(setting: Setting, ended: Ended) -> Candidates:
             max_steps=_ROUGH_STEPS,
             known=(ended.residual, ended.jacobian),
         )
+        counts, _ = judge(setting, ended)
     return settle(setting, ended, tol=_ROUGH, max_steps=_ROUGH_STEPS)
 
 

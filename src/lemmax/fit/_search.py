@@ -5,9 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ._losses import squares
-from ._refine import Candidates, Setting, absolute, joined, judge, refine, settle
+from ._refine import Candidates, Setting, absolute, at, joined, judge, refine, settle
 from ._starts import linear_parameters, solve_linear, variations
-from ._steps import Ended
 
 # Lengths of messages this close are the same; the earlier start is preferred.
 _SAME = 1e-3
@@ -52,17 +51,10 @@ class Search:
         self.setting, self.start, self.tries = setting, start, tries
         self.given = np.concatenate([start[None], others])
         self.rng = np.random.default_rng(0)
-        residual, jacobian = setting.evaluate(np.arange(len(self.given)), self.given)
-        value = np.sum(residual**2, axis=1)
-        value[~np.isfinite(value) | ~np.all(np.isfinite(jacobian), axis=(1, 2))] = np.inf
-        count = len(self.given)
-        no = np.zeros(count, bool)
-        begun = Ended(
-            self.given, residual, jacobian, value, np.full(count, np.inf), no, np.zeros(count, int)
-        )
+        begun = at(setting, self.given)
         self.found = Candidates(begun, *judge(setting, begun))
-        self.known = residual, jacobian
-        self.starts = count
+        self.known = begun.residual, begun.jacobian
+        self.starts = len(self.given)
 
     @property
     def hopeless(self) -> bool:
@@ -73,7 +65,7 @@ class Search:
         """Look until the best fit is convincing, or all is tried."""
         setting, given = self.setting, self.given
         plain = setting.descend(
-            given, setting.counts, squares(len(given)), known=self.known, **_ROUGH
+            given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
         self.found = Candidates(plain, *judge(setting, plain))
         linear = np.zeros(given.shape[1], bool)
@@ -104,6 +96,9 @@ class Search:
         tried = tried[np.argsort(scale, kind="stable")[:followed]]
         if setting.robust:
             self._add(refine(setting, absolute(setting, tried)))
+            # Least absolute deviations may lead away from where gross errors have no say.
+            near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
+            self._add(refine(setting, at(setting, near)))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
             self._add(Candidates(ended, *judge(setting, ended)))
