@@ -123,35 +123,35 @@ def refine(setting: Setting, ended: Ended) -> Candidates:
             max_steps=_ROUGH_STEPS,
             known=(ended.residual, ended.jacobian),
         )
-        counts, _ = judge(setting, ended)
+        counts, _ = judge(setting, ended.residual, ended.x.shape[1])
     return settle(setting, ended, tol=_ROUGH, max_steps=_ROUGH_STEPS)
 
 
 def settle(setting: Setting, ended: Ended, **options) -> Candidates:
     """Least squares on the data that are right, until these no longer change."""
-    keep, length = judge(setting, ended)
+    keep, length = judge(setting, ended.residual, ended.x.shape[1])
     for _ in range(_ROUNDS):
         known = ended.residual, ended.jacobian
         ended = setting.descend(
             ended.x, keep.astype(float), squares(len(keep)), known=known, **options
         )
-        new, length = judge(setting, ended)
+        new, length = judge(setting, ended.residual, ended.x.shape[1])
         if np.array_equal(new, keep):
             break
         keep = new
     return Candidates(ended, keep, length)
 
 
-def judge(setting: Setting, ended: Ended) -> tuple[np.ndarray, np.ndarray]:
-    """Which data are right in each lane, and the length of the message."""
-    lanes, p = ended.x.shape
-    scale = setting.scale(ended.residual, setting.counts, p)
+def judge(setting: Setting, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which data are right in each lane, and the length of the message; infinite if not finite."""
+    lanes = len(residual)
+    scale = setting.scale(residual, setting.counts, fitted)
     keep, length = np.empty((lanes, len(setting.counts)), bool), np.empty(lanes)
     # Rounding errors are all alike: fits that leave no more are equally good.
-    sizes = np.maximum(np.abs(ended.residual), _EXACT * setting.rounding)
-    for k, residual in enumerate(sizes):
-        least = 0.5 if setting.robust else 1.0
+    sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
+    least = 0.5 if setting.robust else 1.0
+    for k in range(lanes):
         keep[k], length[k] = shortest(
-            residual, setting.counts, p, float(scale[k]), setting.width, least
+            sizes[k], setting.counts, fitted, float(scale[k]), setting.width, least
         )
-    return keep, np.where(np.isfinite(ended.value), length, np.inf)
+    return keep, length

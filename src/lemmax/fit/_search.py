@@ -52,7 +52,7 @@ class Search:
         self.given = np.concatenate([start[None], others])
         self.rng = np.random.default_rng(0)
         begun = at(setting, self.given)
-        self.found = Candidates(begun, *judge(setting, begun))
+        self.found = Candidates(begun, *judge(setting, begun.residual, begun.x.shape[1]))
         self.known = begun.residual, begun.jacobian
         self.starts = len(self.given)
 
@@ -67,7 +67,7 @@ class Search:
         plain = setting.descend(
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
-        self.found = Candidates(plain, *judge(setting, plain))
+        self.found = Candidates(plain, *judge(setting, plain.residual, plain.x.shape[1]))
         linear = np.zeros(given.shape[1], bool)
         if setting.robust:
             linear = linear_parameters(setting, self.start)
@@ -91,9 +91,10 @@ class Search:
     def _vary(self, count: int, linear: np.ndarray) -> None:
         setting = self.setting
         tried = variations(self.start, setting.box, count, self.rng)
-        tried, scale = solve_linear(setting, tried, linear)
+        tried, residual = solve_linear(setting, tried, linear)
+        _, length = judge(setting, residual, len(self.start))
         followed = min(-(-count // _FOLLOWED_PART), _MOST)
-        tried = tried[np.argsort(scale, kind="stable")[:followed]]
+        tried = tried[np.argsort(length, kind="stable")[:followed]]
         if setting.robust:
             self._add(refine(setting, absolute(setting, tried)))
             # Least absolute deviations may lead away from where gross errors have no say.
@@ -101,7 +102,7 @@ class Search:
             self._add(refine(setting, at(setting, near)))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
-            self._add(Candidates(ended, *judge(setting, ended)))
+            self._add(Candidates(ended, *judge(setting, ended.residual, ended.x.shape[1])))
 
     def _add(self, more: Candidates) -> None:
         self.found = _best(self.setting, joined(self.found, more))
@@ -177,6 +178,6 @@ def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Ca
     tops = min(4, len(best.length))
     x = best.ended.x[np.arange(_SUBSETS) % tops]
     ended = setting.descend(x, weight, squares(_SUBSETS), tol=1e-2, max_steps=25)
-    _, length = judge(setting, ended)
+    _, length = judge(setting, ended.residual, p)
     followed = np.argsort(length, kind="stable")[:_FOLLOWED]
     return refine(setting, absolute(setting, ended.x[followed]))

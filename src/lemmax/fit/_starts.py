@@ -41,7 +41,7 @@ def linear_parameters(setting: Setting, x: np.ndarray) -> np.ndarray:
 def solve_linear(
     setting: Setting, x: np.ndarray, linear: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Starts with the linear parameters by least absolute deviations, and the scales there."""
+    """Starts with the linear parameters by least absolute deviations, and residuals there."""
     lanes, p = x.shape
     residual, jacobian = setting.evaluate(np.arange(lanes), x)
     counts = np.broadcast_to(setting.counts, residual.shape)
@@ -68,8 +68,7 @@ def solve_linear(
     found = x.copy()
     found[:, linear] += change
     found = np.clip(found, setting.box.low, setting.box.high)
-    scale = np.where(fine, robust_scale(there, counts, p), np.inf)
-    return found, scale
+    return found, np.where(fine[:, None], there, np.nan)
 
 
 def variations(start: np.ndarray, box: Box, count: int, rng: np.random.Generator) -> np.ndarray:

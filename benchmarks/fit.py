@@ -1,0 +1,203 @@
+"""`lm.fit` on NIST's problems, with and without wrong data, and on random ones.
+
+    python -m benchmarks.fit nist            # certified digits, both starts
+    python -m benchmarks.fit outliers        # a tenth and three tenths of the data wrong
+    python -m benchmarks.fit random          # coverage of intervals, wrong and refused answers
+    python -m benchmarks.fit seconds         # beside scipy
+"""
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+import lemmax as lm
+
+from .fit_instances import FAMILIES, Instance, instance
+from .nist import Problem, problems
+
+
+def digits(found: np.ndarray, certified: np.ndarray) -> float:
+    """Least number of correct digits."""
+    with np.errstate(divide="ignore"):
+        return float(np.min(-np.log10(np.abs(found - certified) / np.abs(certified))))
+
+
+def nist() -> int:
+    """Certified parameters and standard deviations, default settings."""
+    right = 0
+    for problem in problems().values():
+        for number, start in enumerate(problem.starts, 1):
+            fitted = lm.fit(problem.model, problem.y, start)
+            of_x = digits(fitted.x, problem.parameters)
+            of_errors = digits(fitted.standard_errors, problem.deviations)
+            good = of_x >= 6 and of_errors >= 4
+            right += good
+            print(
+                f"{problem.name:9} {number} {of_x:5.1f} {of_errors:5.1f} {fitted.status.name:10} "
+                f"{fitted.outlier_count} {fitted.seconds:.2f} s{'' if good else '  <--'}"
+            )
+    print(f"{right} of 54 to 6 digits of the parameters and 4 of their standard deviations")
+    return 0 if right == 54 else 1
+
+
+def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Data of which a share was moved by five standard deviations of y, and which are right."""
+    rng = np.random.default_rng([seed, list(problems()).index(problem.name)])
+    n = len(problem.y)
+    wrong = rng.choice(n, max(int(round(share * n)), 1), replace=False)
+    y = problem.y.copy()
+    y[wrong] += 5 * np.std(problem.y) * rng.choice([-1.0, 1.0], len(wrong))
+    right = np.ones(n, bool)
+    right[wrong] = False
+    return y, right
+
+
+def distance(fitted: lm.Fit, best: lm.Fit) -> float:
+    """Largest difference of parameters in standard errors; 0 for the same curve, as after a swap."""
+    curve = np.asarray(fitted.residual) - np.asarray(best.residual)
+    curve = curve[np.isfinite(curve)]
+    if np.sqrt(np.mean(curve**2)) <= 1e-3 * best.noise:
+        return 0.0
+    return float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+
+
+def outliers(seeds: int) -> int:
+    """Beside least squares on the right data alone."""
+    broken = 0
+    for share, needed in ((0.1, 46), (0.3, 30)):
+        for seed in range(seeds):
+            near = wrong_and_sure = refused = 0
+            for problem in problems().values():
+                y, right = spoiled(problem, share, seed)
+                alone = np.where(right, y, np.nan)
+                best = lm.fit(
+                    problem.model, alone, problem.parameters, loss=lm.losses.SquaredL2(), starts=0
+                )
+                best = best.__class__(**{**best.__dict__, "residual": best.residual})
+                for number, start in enumerate(problem.starts, 1):
+                    fitted = lm.fit(problem.model, y, start)
+                    off = distance(fitted, best)
+                    near += off <= 1
+                    wrong_and_sure += off > 5 and fitted.status.succeeded
+                    refused += off <= 1 and not fitted.status.succeeded
+                    if off > 5 and fitted.status.succeeded:
+                        print(f"  {problem.name} {number}: {off:.1e} standard errors off and sure")
+            print(
+                f"{share:.0%} wrong, seed {seed}: {near} of 54 within a standard error, "
+                f"{wrong_and_sure} wrong and sure, {refused} right and refused",
+                flush=True,
+            )
+            broken += near < needed or wrong_and_sure > 0
+    return broken
+
+
+def random_instances(count: int, first: int) -> int:
+    """Coverage of 95 % intervals; wrong answers with success; right ones refused."""
+    covered = intervals = wrong_and_sure = right = refused = 0
+    for seed in range(first, first + count):
+        case = instance(FAMILIES[seed % len(FAMILIES)], seed)
+        fitted = lm.fit(case.model, case.y, case.start)
+        off = beyond(fitted, case)
+        sure = fitted.status.succeeded
+        if sure:
+            low, high = fitted.interval(0.95)
+            covered += int(np.sum((case.truth >= low) & (case.truth <= high)))
+            intervals += case.truth.size
+        correct = off <= 5
+        right += correct
+        refused += correct and not sure
+        wrong_and_sure += sure and not correct
+        if (correct and not sure) or (sure and not correct):
+            print(
+                f"  {case.family} {seed}: {off:.1e} standard errors off, {fitted.status.name}, "
+                f"{case.wrong:.0%} wrong of {case.y.size}, start {case.reach:g}; "
+                f"{'; '.join(fitted.objections)}",
+                flush=True,
+            )
+    print(
+        f"{count} instances: {right} right, {refused} of them refused "
+        f"({refused / max(right, 1):.1%}), {wrong_and_sure} wrong and sure; intervals of 95 % cover "
+        f"{covered / max(intervals, 1):.1%} of {intervals}"
+    )
+    return int(wrong_and_sure > 0 or refused > 0.05 * right)
+
+
+def beyond(fitted: lm.Fit, case: Instance) -> float:
+    """Distance from the truth in standard errors of least squares on the right data."""
+    best = lm.fit(
+        case.model,
+        np.where(case.right, case.y, np.nan),
+        case.truth,
+        loss=lm.losses.SquaredL2(),
+        starts=0,
+    )
+    if np.any(~np.isfinite(best.standard_errors)):
+        return float("inf")
+    return distance(fitted, best) if fitted.x.size else float("inf")
+
+
+def seconds() -> int:
+    """Warm fits beside scipy's, both from the first start, with the same Jacobian."""
+    import jax
+
+    ratios: list[float] = []
+    for problem in problems().values():
+        for start in problem.starts:
+            with jax.enable_x64(True):
+                both = jax.jit(lambda b, model=problem.model: (model(b), jax.jacfwd(model)(b)))
+
+                def residual(b: Any, both=both, y=problem.y) -> np.ndarray:
+                    return np.asarray(both(b)[0]) - y
+
+                def jacobian(b: Any, both=both) -> np.ndarray:
+                    return np.asarray(both(b)[1])
+
+                residual(start)
+                ours = _median(lambda p=problem, s=start: lm.fit(p.model, p.y, s))
+                theirs = _median(
+                    lambda r=residual, j=jacobian, s=start: scipy.optimize.least_squares(
+                        r, s, jac=j, x_scale="jac", max_nfev=1000
+                    )
+                )
+            ratios.append(ours / theirs)
+            print(f"{problem.name:9} {ours * 1e3:7.1f} ms, scipy {theirs * 1e3:7.1f} ms")
+    print(f"ratio to scipy: median {np.median(ratios):.1f}, largest {np.max(ratios):.1f}")
+    return int(np.median(ratios) > 5)
+
+
+def _median(run: Any, times: int = 5) -> float:
+    run()
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        with np.errstate(all="ignore"):
+            try:
+                run()
+            except ValueError:  # scipy does not bear what is not finite
+                pass
+        taken.append(time.perf_counter() - began)
+    return float(np.median(taken))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["nist", "outliers", "random", "seconds"])
+    parser.add_argument("--count", type=int, default=500, help="random instances")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first of them")
+    parser.add_argument("--seeds", type=int, default=1, help="choices of wrong data")
+    chosen = parser.parse_args()
+    if chosen.what == "nist":
+        return nist()
+    if chosen.what == "outliers":
+        return outliers(chosen.seeds)
+    if chosen.what == "random":
+        return random_instances(chosen.count, chosen.first)
+    return seconds()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
