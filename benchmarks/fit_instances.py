@@ -70,7 +70,10 @@ def _predator(x, t):
 
 
 _MODELS = {
-    "exponential": (_exponential, lambda r: [r.uniform(1, 5), r.uniform(0.5, 2), r.uniform(0.2, 1)]),
+    "exponential": (
+        _exponential,
+        lambda r: [r.uniform(1, 5), r.uniform(0.5, 2), r.uniform(0.2, 1)],
+    ),
     "two exponentials": (
         _two_exponentials,
         lambda r: [r.uniform(1, 3), r.uniform(0.2, 0.5), r.uniform(1, 3), r.uniform(2, 5)],
@@ -78,7 +81,10 @@ _MODELS = {
     "peak": (
         _peak,
         lambda r: [
-            r.uniform(1, 5), r.uniform(1, 3), r.uniform(0.2, 0.6), r.uniform(0.2, 1),
+            r.uniform(1, 5),
+            r.uniform(1, 3),
+            r.uniform(0.2, 0.6),
+            r.uniform(0.2, 1),
             r.uniform(0.1, 0.5),
         ],
     ),

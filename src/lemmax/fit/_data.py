@@ -77,9 +77,7 @@ class Task(NamedTuple):
         return residual, jacobian
 
 
-def prepare(
-    model: Any, y: Any, start: Any, args: Any, sigma: Any, bounds: Any, fixed: Any
-) -> Task:
+def prepare(model: Any, y: Any, start: Any, args: Any, sigma: Any, bounds: Any, fixed: Any) -> Task:
     """Check the arguments of a fit, and raise a sentence for what cannot be right."""
     if not callable(model):
         raise TypeError(f"The model must be a function of the parameters; got {model!r}.")
@@ -169,12 +167,11 @@ def _like_parameters(tree: Any, structure: Any, shapes: tuple, what: str) -> lis
     arrays = []
     for leaf, shape in zip(leaves, shapes, strict=True):
         array = np.asarray(math.nan) if leaf is None else _numbers(leaf, what)
-        try:
-            arrays.append(np.ravel(np.broadcast_to(array, shape)))
-        except ValueError as error:
+        if array.ndim > 0 and array.shape != shape:
             raise ValueError(
                 f"{what} must have the shapes of the start; got {array.shape} for {shape}."
-            ) from error
+            )
+        arrays.append(np.ravel(np.broadcast_to(array, shape)))
     return arrays
 
 

@@ -139,7 +139,7 @@ class Seen(NamedTuple):
 
 def _at_minimum(found: Candidates, n: int, p: int) -> bool:
     offset = float(found.ended.offset[0])
-    return bool(found.ended.settled[0]) or offset * np.sqrt((n - p) / p) <= _OFFSET
+    return bool(found.ended.settled[0] or offset * np.sqrt((n - p) / p) <= _OFFSET)
 
 
 def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:

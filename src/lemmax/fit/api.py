@@ -93,7 +93,7 @@ def fit(
     >>> fitted.status.name, fitted.outliers
     ('FITTED', array([ 0,  8, 16, 24, 32]))
     >>> print(f"{fitted.x['rate']:.2f} ± {fitted.standard_errors['rate']:.2f}")
-    1.32 ± 0.01
+    1.31 ± 0.01
     """
     began = time.perf_counter()
     if max_seconds is not None:
@@ -156,9 +156,7 @@ def _run(search: Search, report: Callable[[int, float], None]) -> bool:
     return False
 
 
-def as_fit(
-    task: Task, found: Candidates, verdict: Verdict, starts: int, seconds: float
-) -> Fit:
+def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds: float) -> Fit:
     """The best candidate in the user's terms."""
     structure, kinds = task.outputs
     layout = task.layout
