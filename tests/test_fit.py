@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
+from benchmarks.nist import problems
 
 import lemmax as lm
-from benchmarks.nist import problems
 
 
 def decay(x, t):

@@ -122,7 +122,7 @@ def fit(
 
 
 def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
-    if isinstance(starts, int) or np.ndim(starts) == 0 and not isinstance(starts, Iterable):
+    if isinstance(starts, int) or (np.ndim(starts) == 0 and not isinstance(starts, Iterable)):
         check_whole(0, starts=starts)
         return int(starts), np.zeros((0, len(task.start)))
     others = [start_like(task, one) for one in starts]
