@@ -1,12 +1,12 @@
 """`lm.fit` on NIST's problems, with and without wrong data, and on random ones.
 
-python -m benchmarks.fit nist            # certified digits, both starts
-python -m benchmarks.fit outliers        # a tenth and three tenths of the data wrong
-python -m benchmarks.fit random          # coverage of intervals, wrong and refused answers
-python -m benchmarks.fit seconds         # beside scipy
+``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth and
+three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
+``seconds`` beside scipy.
 """
 
 import argparse
+import contextlib
 import sys
 import time
 from typing import Any
@@ -48,7 +48,7 @@ def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.n
     """Data of which a share was moved by five standard deviations of y, and which are right."""
     rng = np.random.default_rng([seed, list(problems()).index(problem.name)])
     n = len(problem.y)
-    wrong = rng.choice(n, max(int(round(share * n)), 1), replace=False)
+    wrong = rng.choice(n, max(round(share * n), 1), replace=False)
     y = problem.y.copy()
     y[wrong] += 5 * np.std(problem.y) * rng.choice([-1.0, 1.0], len(wrong))
     right = np.ones(n, bool)
@@ -57,7 +57,7 @@ def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.n
 
 
 def distance(fitted: lm.Fit, best: lm.Fit) -> float:
-    """Largest difference of parameters in standard errors; 0 for the same curve, as after a swap."""
+    """Largest difference of parameters in standard errors; 0 for the same curve."""
     curve = np.asarray(fitted.residual) - np.asarray(best.residual)
     curve = curve[np.isfinite(curve)]
     rounding = 1e-14 * np.max(np.abs(best.task.y))
@@ -120,8 +120,8 @@ def random_instances(count: int, first: int) -> int:
             )
     print(
         f"{count} instances: {right} right, {refused} of them refused "
-        f"({refused / max(right, 1):.1%}), {wrong_and_sure} wrong and sure; intervals of 95 % cover "
-        f"{covered / max(intervals, 1):.1%} of {intervals}"
+        f"({refused / max(right, 1):.1%}), {wrong_and_sure} wrong and sure; "
+        f"intervals of 95 % cover {covered / max(intervals, 1):.1%} of {intervals}"
     )
     return int(wrong_and_sure > 0 or refused > 0.05 * right)
 
@@ -175,10 +175,8 @@ def _median(run: Any, times: int = 5) -> float:
     for _ in range(times):
         began = time.perf_counter()
         with np.errstate(all="ignore"):
-            try:
+            with contextlib.suppress(ValueError):  # scipy does not bear what is not finite
                 run()
-            except ValueError:  # scipy does not bear what is not finite
-                pass
         taken.append(time.perf_counter() - began)
     return float(np.median(taken))
 

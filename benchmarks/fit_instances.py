@@ -102,8 +102,8 @@ FAMILIES = tuple(_MODELS)
 def instance(family: str, seed: int) -> Instance:
     """Parameters, units, noise, wrong data and start at random.
 
-    Units of data and time are powers of ten, noise is between 0.1 and 5 per cent of the range of the
-    curve, up to 40 per cent of the data are moved by 1 to 5 times their range, and the start is
+    The unit of the data is a power of ten, noise is between 0.1 and 5 per cent of the range of
+    the curve, up to 40 per cent of the data are moved by 1 to 5 times their range, and the start is
     within a factor of 3 of the truth.
     """
     rng = np.random.default_rng([20261117, seed])

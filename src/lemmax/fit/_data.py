@@ -246,7 +246,7 @@ def _observations(y: Any) -> tuple[list[np.ndarray], tuple, Any]:
 def _flat(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
     flat = []
     for part, (_, is_complex) in zip(parts, kinds, strict=True):
-        part = np.stack([part.real, part.imag], axis=-1) if is_complex else part
+        part = np.stack([np.real(part), np.imag(part)], axis=-1) if is_complex else part
         flat.append(np.ravel(part).astype(np.float64))
     return np.concatenate(flat)
 

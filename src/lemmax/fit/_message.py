@@ -2,8 +2,8 @@
 
 A right datum is told by its residual, under a Gaussian or (since real errors have heavier tails) a
 Student distribution, whichever is shorter, of the scale of all right data. A wrong one is told by
-its place and a value anywhere in the range of the data, and so is each parameter. The lengths of such messages, in nats, also
-compare fits with each other.
+its place and a value anywhere in the range of the data, and so is each parameter. The lengths of
+such messages, in nats, also compare fits with each other.
 """
 
 from typing import NamedTuple

@@ -7,11 +7,12 @@ import numpy as np
 from ._losses import squares
 from ._refine import Candidates, Setting, absolute, at, joined, judge, refine, settle
 from ._starts import linear_parameters, solve_linear, variations
+from ._steps import Ended
 
 # Lengths of messages this close are the same; the earlier start is preferred.
 _SAME = 1e-3
-# Fits with lengths this close agree.
-_AGREE = 0.5
+AGREE = 0.5
+"""Fits with lengths this close agree."""
 # A fit is convincing if so many lanes agree on it, if fewer data are wrong, and if
 # neighbouring residuals are correlated by less than so many standard deviations.
 _AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.15, 2.5
@@ -52,13 +53,20 @@ class Search:
         self.given = np.concatenate([start[None], others])
         self.rng = np.random.default_rng(0)
         begun = at(setting, self.given)
+        if not np.any(np.isfinite(begun.value)):
+            # Not the start, but something near it may do.
+            near = at(setting, variations(start, setting.box, _FIRST_ROUND, self.rng))
+            fine = np.flatnonzero(np.isfinite(near.value))[: _FIRST_ROUND // _FOLLOWED_PART]
+            begun = Ended(*(part[fine] for part in near)) if fine.size else begun
+            self.given = begun.x
+            self.start = begun.x[0]
         self.found = Candidates(begun, *judge(setting, begun.residual, begun.x.shape[1]))
         self.known = begun.residual, begun.jacobian
         self.starts = len(self.given)
 
     @property
     def hopeless(self) -> bool:
-        """Whether the model is not finite at any start."""
+        """Whether the model is finite at no start, nor near it."""
         return not np.any(np.isfinite(self.found.ended.value))
 
     def run(self, report: Callable[[int, float], None]) -> None:
@@ -115,7 +123,7 @@ class Search:
             return False
         keep = found.keep[0]
         wrong = 1 - np.sum(keep) / np.sum(setting.counts > 0)
-        agreeing = np.sum(found.length <= found.length[0] + _AGREE)
+        agreeing = np.sum(found.length <= found.length[0] + AGREE)
         correlated = correlation(found.ended.residual[0][keep]) > _CORRELATED
         needed = _AGREEING if setting.robust else 1
         return bool(agreeing >= needed and wrong <= _FEW_WRONG and not correlated)
@@ -138,13 +146,13 @@ def _best(setting: Setting, found: Candidates) -> Candidates:
     lanes = range(len(found.length))
     for _ in range(_FINALS):
         accurate = [found.length[k] for k in lanes if _final(found, k)]
-        limit = min(accurate, default=np.inf) - _AGREE
+        limit = min(accurate, default=np.inf) - AGREE
         better = [k for k in lanes if found.length[k] < limit]
         if not better:
             break
         least = min(found.length[k] for k in better)
         best = min(better, key=lambda k: found.length[k])
-        earliest = next(k for k in better if found.length[k] <= least + _AGREE)
+        earliest = next(k for k in better if found.length[k] <= least + AGREE)
         for k in {best, earliest}:
             _put(found, k, settle(setting, found.of(np.array([k])).ended, **_FINAL))
     accurate = [k for k in lanes if _final(found, k)] or list(lanes)

@@ -11,7 +11,7 @@ _CONSTANT = 1e-8
 # Rounds of reweighting for the linear parameters; they need not converge.
 _ROUNDS = 15
 # Parameters are varied by factors up to these, in turn.
-_FACTORS = (1.3, 3.0, 30.0)
+_FACTORS = (1.1, 1.5, 4.0, 30.0)
 
 
 def linear_parameters(setting: Setting, x: np.ndarray) -> np.ndarray:

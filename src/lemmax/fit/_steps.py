@@ -21,8 +21,8 @@ _ACCEPTED, _POOR, _GOOD = 1e-4, 0.25, 0.75
 # Steps of the iteration for the damping; each squares the error, a tenth is enough.
 _DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
 # A fit that takes more steps follows a curved valley: its steps are bent as the valley is (geodesic
-# acceleration, Transtrum and Sethna, 2012), by the second derivative along the step, from a point at
-# this part of it; unless the correction is longer than this part of the step. Below that offset
+# acceleration, Transtrum and Sethna, 2012), by the second derivative along the step, from a point
+# at this part of it; unless the correction is longer than this part of the step. Below that offset
 # valleys are straight.
 _EASY, _AHEAD, _LONGEST, _STRAIGHT = 6, 0.1, 0.375, 1e-3
 # So many steps in a row that leave more than this of the offset bring nothing any more.

@@ -1,4 +1,4 @@
-"""Is the fit to be believed, and how accurate are its parameters?"""
+"""The verdict on a fit, and the errors of its parameters."""
 
 from typing import NamedTuple
 

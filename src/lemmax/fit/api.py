@@ -15,7 +15,7 @@ from ..losses import AbstractLoss, SquaredL2
 from ..solve.progress import no_progress_bar, progress_bar
 from ._data import Task, prepare, start_like
 from ._refine import Candidates, Setting
-from ._search import Search, Stopped
+from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
 from .result import Fit, as_outputs
 
@@ -198,8 +198,8 @@ def _minima(task: Task, found: Candidates, most: int = 5) -> tuple[PyTree, ...]:
     """Other ends of the search that explain the data differently."""
     lengths, others = [found.length[0]], []
     for k in range(1, len(found.length)):
-        if len(others) < most and np.isfinite(found.length[k]) and found.ended.settled[k]:
-            if np.all(np.abs(found.length[k] - np.array(lengths)) > 0.5):
-                lengths.append(found.length[k])
-                others.append(task.layout.tree(task.layout.fill(task.base, found.ended.x[k])))
+        fair = np.isfinite(found.length[k]) and found.ended.settled[k]
+        if fair and len(others) < most and np.min(np.abs(found.length[k] - lengths)) > AGREE:
+            lengths.append(found.length[k])
+            others.append(task.layout.tree(task.layout.fill(task.base, found.ended.x[k])))
     return tuple(others)

@@ -56,10 +56,10 @@ class Fit:
     residual: PyTree
     """The model less the data; NaN where these are missing."""
     outliers: Any
-    """Where the data are wrong: indices, so that ``y[outliers]`` are those (a pytree of them if y is
-    one). Of complex data those of which either part is wrong."""
+    """Where the data are wrong: indices, so that ``y[outliers]`` are those (a pytree of them if y
+    is one). Of complex data those of which either part is wrong."""
     noise: float
-    """Standard deviation of the right data around the curve; in units of sigma if that was given."""
+    """Standard deviation of the right data around the curve, in units of sigma if given."""
     freedom: int
     """Right data less parameters."""
     observations: int
