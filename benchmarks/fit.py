@@ -1,7 +1,7 @@
 """`lm.fit` on NIST's problems, with and without wrong data, and on random ones.
 
-``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth and
-three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
+``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth
+and three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
 ``seconds`` beside scipy.
 """
 
@@ -174,9 +174,9 @@ def _median(run: Any, times: int = 5) -> float:
     taken = []
     for _ in range(times):
         began = time.perf_counter()
-        with np.errstate(all="ignore"):
-            with contextlib.suppress(ValueError):  # scipy does not bear what is not finite
-                run()
+        # scipy does not bear what is not finite.
+        with np.errstate(all="ignore"), contextlib.suppress(ValueError):
+            run()
         taken.append(time.perf_counter() - began)
     return float(np.median(taken))
 

@@ -12,7 +12,9 @@ from . import points as points
 from . import theory as theory
 from .fit import Fit as Fit
 from .fit import FitStatus as FitStatus
+from .fit import ManyFits as ManyFits
 from .fit import fit as fit
+from .fit import fit_many as fit_many
 from .methods import damping as damping
 from .methods import steps as steps
 from .problem import Composite as Composite

@@ -6,8 +6,6 @@ its place and a value anywhere in the range of the data, and so is each paramete
 such messages, in nats, also compare fits with each other.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.special import gammaln
 
@@ -25,81 +23,112 @@ _GAPS = 24
 _STEPS = 8
 
 
-class Message(NamedTuple):
-    """The shortest message for the residuals of a fit."""
-
-    keep: np.ndarray
-    """The data told as right."""
-    length: float
-    """In nats; infinite if nothing can be told."""
+# Numbers that are held at a time.
+_TOGETHER = 1 << 22
 
 
 def shortest(
-    residual: np.ndarray,
+    sizes: np.ndarray,
     counts: np.ndarray,
     fitted: int,
-    scale: float,
-    width: float,
+    scale: np.ndarray,
+    width: np.ndarray,
     least: float = 0.5,
-) -> Message:
-    """Choose the data that are wrong.
+    gaps: int = _GAPS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the data that are wrong, in every lane.
 
     Parameters
     ----------
-    residual : array of shape (data,)
-        Or their sizes; none below rounding errors.
-    counts : array of shape (data,)
+    sizes : array of shape (lanes, data)
+        Of residuals; none below rounding errors.
+    counts : array of shape (lanes, data)
         0 where a datum is missing.
     fitted : int
         The number of parameters.
-    scale : float
-        A robust scale of the residuals; never below rounding errors.
-    width : float
+    scale : array of shape (lanes,)
+        Robust scales of the residuals; never below rounding errors.
+    width : array of shape (lanes,)
         The range of the data, in units of the residuals. Lengths are those of numbers in units of
         it, so that they do not depend on units.
     least : float
         At least this share of the data is right.
+    gaps : int
+        So many of the largest gaps between sizes are candidates for the limit.
+
+    Returns
+    -------
+    keep : array of bool, of shape (lanes, data)
+        The data told as right.
+    length : array of shape (lanes,)
+        Of the shortest message, in nats; infinite if nothing can be told.
     """
-    there = np.flatnonzero(counts > 0)
-    sizes = np.abs(residual[there])
-    n = len(sizes)
-    if n <= fitted or not np.all(np.isfinite(sizes)):
-        return Message(counts > 0, np.inf)
-    order = np.argsort(sizes)
-    ordered = sizes[order] / width
-    kept = _candidates(ordered, scale / width, max(int(np.ceil(least * n)), fitted + 1))
-    squares = ordered**2
-    inside = np.arange(n) < kept[:, None]
+    there = counts > 0
+    n = np.sum(there, axis=1)
+    keep, length = there.copy(), np.full(len(sizes), np.inf)
+    fine = (n > fitted) & np.all(np.isfinite(sizes) | ~there, axis=1)
+    lanes = np.flatnonzero(fine)
+    if not lanes.size:
+        return keep, length
+    sizes = np.where(there, sizes, np.inf)
+    order = np.argsort(sizes[lanes], axis=1, kind="stable")
+    ordered = np.take_along_axis(sizes[lanes], order, axis=1) / width[lanes, None]
+    kept = _candidates(ordered, (scale / width)[lanes], n[lanes], fitted, least, gaps)
+    few = np.all(kept == n[lanes, None], axis=1)
+    for group, columns in (
+        (np.flatnonzero(few), slice(-1, None)),
+        (np.flatnonzero(~few), slice(None)),
+    ):
+        each = max(_TOGETHER // (ordered.shape[1] * kept[:1, columns].size), 1)
+        for first in range(0, len(group), each):
+            some = group[first : first + each]
+            chosen, lengths = _chosen(ordered[some], kept[some, columns], n[lanes[some]], fitted)
+            inside = np.arange(ordered.shape[1]) < chosen[:, None]
+            right = np.zeros_like(inside)
+            np.put_along_axis(right, order[some], inside, axis=1)
+            keep[lanes[some]], length[lanes[some]] = right, lengths
+    return keep, length
+
+
+def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.ndarray:
+    """How many data may be right: those below one of the largest gaps, or all (last)."""
+    total = ordered.shape[1]
+    place = np.arange(total)
+    lowest = np.maximum(np.ceil(least * n), fitted + 1)[:, None]
+    valid = (place >= lowest) & (place < n[:, None]) & (ordered > _ORDINARY * scale[:, None])
+    most = min(int(np.max(np.sum(valid, axis=1))), gaps)
+    if most == 0:
+        return n[:, None]
+    with np.errstate(invalid="ignore"):
+        ratio = ordered / np.maximum(np.roll(ordered, 1, axis=1), np.finfo(float).tiny)
+    score = np.where(valid, ratio, -1.0)
+    best = np.argsort(-score, axis=1, kind="stable")[:, :most]
+    kept = np.where(np.take_along_axis(valid, best, axis=1), best, n[:, None])
+    return np.concatenate([kept, n[:, None]], axis=1)
+
+
+def _chosen(ordered, kept, n, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of right data among the candidates with the shortest messages."""
+    squares = np.where(np.isfinite(ordered), ordered, 0.0) ** 2
+    inside = np.arange(ordered.shape[1]) < kept[:, :, None]
     freedom = kept - fitted
-    variance = np.sum(np.where(inside, squares, 0), axis=1) / freedom
+    variance = np.sum(np.where(inside, squares[:, None], 0), axis=2) / freedom
     gaussian = freedom * (np.log(2 * np.pi * variance) + 1) / 2
-    student = _student(squares, inside, kept, freedom, variance)
-    wrong = n - kept
-    places = gammaln(n + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
+    student = _student(squares[:, None], inside, kept, freedom, variance)
+    wrong = n[:, None] - kept
+    places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
     length = np.minimum(gaussian, student) + _ODDS * wrong + places
-    best = int(np.argmin(length))
-    keep = np.zeros(len(residual), bool)
-    keep[there[order[: kept[best]]]] = True
-    return Message(keep, float(length[best]))
-
-
-def _candidates(ordered: np.ndarray, scale: float, least: int) -> np.ndarray:
-    """How many data may be right: all, or those below one of the largest gaps."""
-    n = len(ordered)
-    below = np.arange(least, n)
-    below = below[ordered[below] > _ORDINARY * scale]
-    if below.size > _GAPS:
-        gaps = ordered[below] / ordered[below - 1]
-        below = below[np.argsort(-gaps, kind="stable")[:_GAPS]]
-    return np.append(np.sort(below), n)
+    best = np.argmin(length, axis=1)
+    rows = np.arange(len(kept))
+    return kept[rows, best], length[rows, best]
 
 
 def _student(squares, inside, kept, freedom, variance):
-    """Length of the message for right data under Student's distribution."""
+    """Lengths of messages for right data under Student's distribution."""
     variance = variance * (_FREEDOM - 2) / _FREEDOM
-    for _ in range(_STEPS if len(kept) > 1 or np.any(squares > 9 * variance[:, None]) else 1):
-        weighted = squares * (_FREEDOM + 1) / (_FREEDOM + squares / variance[:, None])
-        variance = np.sum(np.where(inside, weighted, 0), axis=1) / freedom
-    tails = (_FREEDOM + 1) / 2 * np.log1p(squares / (_FREEDOM * variance[:, None]))
-    each = np.sum(np.where(inside, tails, 0), axis=1) / kept
+    for _ in range(_STEPS):
+        weighted = squares / (_FREEDOM + squares / variance[..., None])
+        variance = (_FREEDOM + 1) * np.sum(np.where(inside, weighted, 0), axis=-1) / freedom
+    tails = (_FREEDOM + 1) / 2 * np.log1p(squares / (_FREEDOM * variance[..., None]))
+    each = np.sum(np.where(inside, tails, 0), axis=-1) / kept
     return freedom * (each - _TAIL + np.log(variance) / 2)

@@ -31,12 +31,13 @@ class Layout(NamedTuple):
         """The number of entries, fixed ones included."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
 
-    def tree(self, flat: Any) -> PyTree:
-        """Parameters from the flat vector of all entries; NumPy or JAX."""
+    def tree(self, flat: Any, lanes: int | None = None) -> PyTree:
+        """Parameters from the flat vector of all entries (or one for each lane); NumPy or JAX."""
         leaves, first = [], 0
+        before = () if lanes is None else (lanes,)
         for shape in self.shapes:
             count = int(np.prod(shape))
-            leaves.append(flat[first : first + count].reshape(shape))
+            leaves.append(flat[..., first : first + count].reshape((*before, *shape)))
             first += count
         return jax.tree.unflatten(self.structure, leaves)
 
@@ -68,18 +69,18 @@ def flat_model(model: Callable, layout: Layout) -> Callable[..., Array]:
     return function
 
 
-def compiled(model: Callable, layout: Layout, outputs: int, *, many: bool = False) -> Callable:
-    """``program(u, base, args)``: the outputs and their Jacobian; of many u and args if asked for.
+def compiled(model: Callable, layout: Layout, outputs: int) -> Callable:
+    """``program(u, base, args)``: the outputs and their Jacobian.
 
     The programs of the last few models are kept.
     """
-    key = (model, layout, outputs, many)
+    key = (model, layout, outputs)
     try:
         known = _programs.get(key)
     except TypeError:  # a model that cannot be hashed has to be compiled each time
-        return _compile(model, layout, outputs, many)
+        return _compile(model, layout, outputs)
     if known is None:
-        known = _programs[key] = _compile(model, layout, outputs, many)
+        known = _programs[key] = _compile(model, layout, outputs)
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     else:
@@ -87,7 +88,7 @@ def compiled(model: Callable, layout: Layout, outputs: int, *, many: bool = Fals
     return known
 
 
-def _compile(model: Callable, layout: Layout, outputs: int, many: bool) -> Callable:
+def _compile(model: Callable, layout: Layout, outputs: int) -> Callable:
     function = flat_model(model, layout)
 
     def both(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:
@@ -98,4 +99,4 @@ def _compile(model: Callable, layout: Layout, outputs: int, many: bool) -> Calla
         value, push = jax.linearize(lambda v: function(v, base, args), u)
         return value, jax.vmap(push, out_axes=1)(jnp.eye(u.size, dtype=u.dtype))
 
-    return jax.jit(jax.vmap(both, in_axes=(0, None, 0)) if many else both)
+    return jax.jit(both)

@@ -146,12 +146,9 @@ def judge(setting: Setting, residual: np.ndarray, fitted: int) -> tuple[np.ndarr
     """Which data are right in each lane, and the length of the message; infinite if not finite."""
     lanes = len(residual)
     scale = setting.scale(residual, setting.counts, fitted)
-    keep, length = np.empty((lanes, len(setting.counts)), bool), np.empty(lanes)
     # Rounding errors are all alike: fits that leave no more are equally good.
     sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
     least = 0.5 if setting.robust else 1.0
-    for k in range(lanes):
-        keep[k], length[k] = shortest(
-            sizes[k], setting.counts, fitted, float(scale[k]), setting.width, least
-        )
-    return keep, length
+    counts = np.broadcast_to(setting.counts, residual.shape)
+    width = np.full(lanes, setting.width)
+    return shortest(sizes, counts, fitted, scale, width, least)

@@ -1,6 +1,6 @@
 """The verdict on a fit, and the errors of its parameters."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ._refine import Candidates, Setting
 from ._search import correlation
 from .status import FitStatus
 
-# Constants of the verdict. Those of `_LEVERAGE` and of `_gain_needed` separate all right from all
+# Constants of the verdict. Those of `_LEVERAGE` and of `gain_needed` separate all right from all
 # wrong fits of NIST's problems with a tenth and with three tenths of the data wrong.
 # A minimum: the residual is orthogonal to the tangent space up to this part of its noise there
 # (Bates and Watts' criterion).
@@ -145,7 +145,7 @@ def _at_minimum(found: Candidates, n: int, p: int) -> bool:
 def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:
     doubts = []
     n, p = int(np.sum(setting.counts > 0)), found.ended.x.shape[1]
-    if null_length(task, setting, p) - found.length[0] < _gain_needed(n, p):
+    if null_length(task, setting, p) - found.length[0] < gain_needed(n, p):
         doubts.append(
             "the model does not explain the data better than a constant does, as far as they can "
             "tell: too many may be wrong, or the noise too large"
@@ -165,10 +165,11 @@ def null_length(task: Task, setting: Setting, fitted: int) -> float:
     scale = float(robust_scale(residual[None], counts[None], 1)[0])
     constants = 1 if fitted > 1 else 0
     scale = max(scale, setting.rounding)
-    residual = np.maximum(np.abs(residual), setting.rounding)
-    return shortest(residual, counts, constants, scale, setting.width).length
+    sizes = np.maximum(np.abs(residual), setting.rounding)[None]
+    numbers = np.array([scale]), np.array([setting.width])
+    return float(shortest(sizes, counts[None], constants, *numbers)[1][0])
 
 
-def _gain_needed(n: int, p: int) -> float:
+def gain_needed(n: Any, p: int) -> Any:
     """By how much a model must tell the data shorter: parameters cost what Schwarz charges them."""
     return p / 2 * np.log(n) + 1

@@ -243,18 +243,19 @@ def _with_error(value: float, error: float, fitted: bool) -> str:
     return f"{value:.{digits}g} ± {error:.2g}"
 
 
-def as_outputs(flat: np.ndarray, kinds: tuple, structure: Any) -> PyTree:
-    """A pytree like the outputs of the model, from one real vector."""
+def as_outputs(flat: np.ndarray, kinds: tuple, structure: Any, lanes: int | None = None) -> PyTree:
+    """A pytree like the outputs of the model, from one real vector, or one for each lane."""
     leaves, first = [], 0
+    before = () if lanes is None else (lanes,)
     for shape, both in kinds:
         count = int(np.prod(shape)) * (2 if both else 1)
-        part = flat[first : first + count]
+        part = flat[..., first : first + count]
         first += count
         if both:
-            part = part.reshape(-1, 2)
+            part = part.reshape((*before, *shape, 2))
             # Built by parts: infinite times the imaginary unit would make the other part NaN.
-            made = np.empty(len(part), np.complex128)
-            made.real, made.imag = part[:, 0], part[:, 1]
+            made = np.empty(part.shape[:-1], np.complex128)
+            made.real, made.imag = part[..., 0], part[..., 1]
             part = made
-        leaves.append(part.reshape(shape))
+        leaves.append(part.reshape((*before, *shape)))
     return jax.tree.unflatten(structure, leaves)
