@@ -35,9 +35,7 @@ def test_the_answers_are_those_of_single_fits(curves):
         alone = lm.fit(decay, y[k], START, args=(T,))
         assert many.status(k) is alone.status
         assert np.isclose(many.x["rate"][k], alone.x["rate"], rtol=1e-7)
-        assert np.isclose(
-            many.standard_errors["rate"][k], alone.standard_errors["rate"], rtol=1e-5
-        )
+        assert np.isclose(many.standard_errors["rate"][k], alone.standard_errors["rate"], rtol=1e-5)
         assert np.isclose(many.noise[k], alone.noise, rtol=1e-6)
         assert many.freedom[k] == alone.freedom
 

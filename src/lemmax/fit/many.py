@@ -26,7 +26,8 @@ _TOGETHER = 1 << 25
 # As for a single fit: residuals at the level of rounding errors, offsets that are 0, directions
 # that nothing sees (of squares), and ordinary residuals in scales.
 _EXACT, _FINAL, _ROUGH, _UNSEEN, _ORDINARY = 16.0, 1e-6, 1e-2, 1e-12, 3.5
-_BENDS = (6.0, 3.0, 3.0)
+_BENDS = (6.0, 3.0)
+_FEW_WRONG, _DEGENERATE = 0.15, 1e-7
 _STEPS, _ROUGH_STEPS = 200, 24
 # Candidates for the limit between right and wrong data.
 _GAPS = 8
@@ -174,16 +175,20 @@ def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> tuple[np.ndarray, ...
     keep = counts.copy()
     length = _gaussian_length(residual, keep, p, curves, batch.width[lanes])
     if robust:
-        found = (plain, residual, keep, length)
         again = np.flatnonzero(_suspicious(model, curves, plain, residual, counts))
-        for begun in (plain.x, start) if again.size else ():
-            some = _robust(
-                model, curves.of(again), begun[again], counts[again], batch.width[lanes[again]]
-            )
-            better = some[3] < found[3][again]
-            for whole, part in zip((*found[0], *found[1:]), (*some[0], *some[1:]), strict=True):
+        for begun in (plain.x, start):
+            if not again.size:
+                break
+            width = batch.width[lanes[again]]
+            some = _robust(model, curves.of(again), begun[again], counts[again], width)
+            better = some[3] < length[again]
+            wholes = (*plain, residual, keep, length)
+            for whole, part in zip(wholes, (*some[0], *some[1:]), strict=True):
                 whole[again[better]] = part[better]
-        plain, residual, keep, length = found
+            # From the start itself only where least squares have led astray.
+            share = np.sum(keep[again], axis=1) / np.sum(counts[again], axis=1)
+            astray = ~plain.settled[again] | _degenerate(plain.gram[again])
+            again = again[astray | (share < 1 - _FEW_WRONG)]
     return _judged(batch, lanes, plain, residual, keep, length)
 
 
@@ -213,9 +218,8 @@ def _robust(model, curves, x, counts, width):
             model, curves, state.x, weight, ABSOLUTE, scale, tol=_ROUGH, max_steps=_ROUGH_STEPS
         )
         scale = np.minimum(scale, _scale(residual, counts, p, curves.rounding))
-    some = counts
     for bend in _BENDS:
-        scale = _scale(residual, some, p, curves.rounding)
+        scale = _scale(residual, counts, p, curves.rounding)
         state, residual = descend(
             model,
             curves,
@@ -226,8 +230,7 @@ def _robust(model, curves, x, counts, width):
             tol=_ROUGH,
             max_steps=_ROUGH_STEPS,
         )
-        some, length = _messages(residual, counts, p, curves.rounding, width)
-    keep = some
+    keep, length = _messages(residual, counts, p, curves.rounding, width)
     for _ in range(4):
         state, residual = descend(
             model, curves, state.x, keep.astype(float), SQUARES, scale, tol=_FINAL, max_steps=_STEPS
@@ -237,6 +240,15 @@ def _robust(model, curves, x, counts, width):
             break
         keep = new
     return state, residual, keep, length
+
+
+def _degenerate(gram: np.ndarray) -> np.ndarray:
+    """Lanes whose parameters have run to where the data hardly determine them."""
+    size = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), np.finfo(float).tiny))
+    scaled = gram / (size[:, :, None] * size[:, None, :])
+    fine = np.all(np.isfinite(scaled), axis=(1, 2))
+    values = np.linalg.eigvalsh(np.where(fine[:, None, None], scaled, 0))
+    return values[:, 0] <= _DEGENERATE * values[:, -1]
 
 
 def _scale(residual, counts, fitted: int, rounding) -> np.ndarray:
