@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._losses import SQUARES
+from ._losses import ABSOLUTE, SQUARES
 from ._program import Layout, flat_model
 
 # A step is taken if it brings this much of the predicted decrease.
@@ -28,8 +28,8 @@ _BLOCK = 16
 # So many lanes take their steps together: what they need stays in the cache. (Of 10,000 curves of
 # 100 points, 32 to 128 are equally fast; all at once takes more than twice as long.)
 _CACHED = 64
-# Numbers of lanes that there are programs for; beyond, multiples of the last.
-_SIZES = (64, 512, 4096)
+# Numbers of lanes that there are programs for; more are fitted in parts.
+_SIZES = (64, 1024)
 _KEPT = 32
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
@@ -67,8 +67,9 @@ class State(NamedTuple):
     """Where a lane is."""
 
     x: Any
+    residual: Any
     value: Any
-    """Twice the loss."""
+    """Twice the loss; infinite before the start is evaluated."""
     gram: Any
     slope: Any
     """Of half the value."""
@@ -92,25 +93,39 @@ def descend(
     *,
     tol: float,
     max_steps: int,
-) -> tuple[State, np.ndarray]:
-    """Minimise the weighted loss in every lane; where the lanes ended, and their residuals."""
-    block = _program(model, shape)
-    shared = model.base, model.args, model.low, model.high
+) -> State:
+    """Minimise the weighted loss in every lane."""
+    if len(x) > _SIZES[-1]:
+        parts = [
+            descend(
+                model,
+                curves.of(some),
+                x[some],
+                weight[some],
+                shape,
+                scale[some],
+                tol=tol,
+                max_steps=max_steps,
+            )
+            for some in np.array_split(np.arange(len(x)), -(-len(x) // _SIZES[-1]))
+        ]
+        return State(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    block = _program(model)
+    shared = np.float64(shape), model.base, model.args, model.low, model.high, np.float64(tol)
     lanes = len(x)
-    final, residual = None, np.zeros_like(curves.y)
+    final = None
     active = np.arange(lanes)
-    state = _begun(x[_padded(active)])
+    state = _begun(x[_padded(active)], curves.y.shape[1])
     for _ in range(-(-max_steps // _BLOCK)):
         places = _padded(active)
         data = (*curves.of(places), weight[places], scale[places])
-        state, at_end = block(state, *data, *shared, tol)
+        state = block(state, *data, *shared)
         state = State(*(np.asarray(part) for part in state))
         count = len(active)
         if final is None:
             final = State(*(np.empty((lanes, *part.shape[1:]), part.dtype) for part in state))
         for whole, part in zip(final, state, strict=True):
             whole[active] = part[:count]
-        residual[active] = np.asarray(at_end)[:count]
         going = np.flatnonzero(~state.ended[:count])
         if not going.size:
             break
@@ -118,22 +133,22 @@ def descend(
         again = going[np.arange(len(_padded(active))) % len(going)]
         state = State(*(part[again] for part in state))
     assert final is not None
-    return final, residual
+    return final
 
 
 def _padded(lanes: np.ndarray) -> np.ndarray:
     """So many lanes that few programs serve all numbers of them: the first ones fill up."""
-    size = next((size for size in _SIZES if size >= len(lanes)), 0)
-    size = size or -(-len(lanes) // _SIZES[-1]) * _SIZES[-1]
+    size = next(size for size in _SIZES if size >= len(lanes))
     return lanes[np.arange(size) % len(lanes)]
 
 
-def _begun(x: np.ndarray) -> State:
+def _begun(x: np.ndarray, n: int) -> State:
     """Lanes that have not moved yet."""
     lanes, p = x.shape
     one, no = np.ones(lanes), np.zeros(lanes, bool)
     return State(
         x=x,
+        residual=np.full((lanes, n), np.nan),
         value=np.inf * one,
         gram=np.zeros((lanes, p, p)),
         slope=np.zeros((lanes, p)),
@@ -146,23 +161,23 @@ def _begun(x: np.ndarray) -> State:
     )
 
 
-def _program(model: Model, shape: float) -> Callable:
-    key = (model.function, model.layout, shape)
+def _program(model: Model) -> Callable:
+    key = (model.function, model.layout)
     try:
         known = _programs.get(key)
     except TypeError:
-        return _compiled(model, shape)
+        return _compiled(model)
     if known is None:
-        known = _programs[key] = _compiled(model, shape)
+        known = _programs[key] = _compiled(model)
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     return known
 
 
-def _compiled(model: Model, shape: float) -> Callable:
+def _compiled(model: Model) -> Callable:
     function = flat_model(model.function, model.layout)
 
-    def evaluate(u, y, inverse, each, weight, scale, base, args):
+    def evaluate(u, y, inverse, each, weight, scale, shape, base, args):
         def residual_of(v):
             made = (function(v, base, (*args, *each)) - y) * inverse
             return jnp.where(inverse > 0, made, jnp.zeros_like(made))
@@ -172,7 +187,7 @@ def _compiled(model: Model, shape: float) -> Callable:
         value, bent = _loss(shape, residual, weight, scale)
         return residual, value, *_products(columns, bent, residual)
 
-    def step(state, data, base, args, low, high, tol):
+    def step(state, data, shape, base, args, low, high, tol):
         y, inverse, each, rounding, weight, scale = data
         norms = jnp.maximum(state.norms, jnp.sqrt(jnp.diagonal(state.gram)))
         size = jnp.where(norms > 0, norms, jnp.ones_like(norms))
@@ -186,7 +201,9 @@ def _compiled(model: Model, shape: float) -> Callable:
         trial = jnp.clip(state.x + scaled / size, low, high)
         moved = (trial - state.x) * size
         predicted = -(2 * jnp.dot(slope, moved) + jnp.dot(moved, gram @ moved))
-        _, value, new_gram, new_slope = evaluate(trial, y, inverse, each, weight, scale, base, args)
+        residual, value, new_gram, new_slope = evaluate(
+            trial, y, inverse, each, weight, scale, shape, base, args
+        )
         count = jnp.maximum(jnp.sum(weight > 0, dtype=float), 1)
         spread = jnp.sqrt(state.value / count)
         blur = jnp.finfo(float).eps + rounding / jnp.maximum(spread, rounding)
@@ -196,39 +213,40 @@ def _compiled(model: Model, shape: float) -> Callable:
         tiny = fine & (predicted <= 16 * blur * state.value)
         tiny &= jnp.abs(gained) <= 64 * blur * state.value
         ratio = jnp.where(tiny, 1.0, gained / jnp.where(predicted > 0, predicted, jnp.inf))
-        taken = (ratio > _ACCEPTED) & ~done
+        # The first step goes nowhere: it evaluates the start.
+        first = jnp.isinf(state.value)
+        done &= ~first
+        taken = jnp.where(first, fine, (ratio > _ACCEPTED) & ~done)
         smaller = state.damping * jnp.where(ratio > _GOOD, 0.1, jnp.where(ratio < _POOR, 2.0, 0.5))
-        stuck = state.damping > _LAST
+        stuck = (state.damping > _LAST) | (first & ~fine)
         return State(
             x=jnp.where(taken, trial, state.x),
             value=jnp.where(taken, value, state.value),
             gram=jnp.where(taken, new_gram, state.gram),
             slope=jnp.where(taken, new_slope, state.slope),
             norms=norms,
-            damping=jnp.where(taken, smaller, state.damping * state.growth),
+            damping=jnp.where(
+                first, state.damping, jnp.where(taken, smaller, state.damping * state.growth)
+            ),
+            residual=jnp.where(taken, residual, state.residual),
             growth=jnp.where(taken, 2.0, 2 * state.growth),
             offset=offset,
             ended=done | stuck,
             settled=done,
         )
 
-    def block(state, y, inverse, each, rounding, weight, scale, base, args, low, high, tol):
+    def block(state, y, inverse, each, rounding, weight, scale, *shared):
         data = y, inverse, each, rounding, weight, scale
 
         def body(carry):
             count, state = carry
-            return count + 1, step(state, data, base, args, low, high, tol)
+            return count + 1, step(state, data, *shared)
 
         def going(carry):
             return (carry[0] < _BLOCK) & ~carry[1].ended
 
-        # Evaluated once more rather than by a program of its own, which takes long to compile.
-        _, value, gram, slope = evaluate(state.x, y, inverse, each, weight, scale, base, args)
-        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(gram))
-        state = state._replace(value=value, gram=gram, slope=slope, ended=state.ended | ~fine)
         _, state = jax.lax.while_loop(going, body, (jnp.zeros((), jnp.int32), state))
-        residual = evaluate(state.x, y, inverse, each, weight, scale, base, args)[0]
-        return state, residual
+        return state
 
     def lanes(state, y, inverse, each, rounding, weight, scale, *shared):
         data = state, y, inverse, each, rounding, weight, scale
@@ -237,17 +255,19 @@ def _compiled(model: Model, shape: float) -> Callable:
     return jax.jit(lanes)
 
 
-def _loss(shape: float, residual: Array, weight: Array, scale: Array) -> tuple[Array, Array]:
-    """Twice the loss, and the weights of squares with its slope; as `_losses.Loss`."""
-    squares = residual**2
-    if shape == SQUARES:
-        return jnp.sum(weight * squares), weight
-    knee = abs(shape - 2) * scale**2
+def _loss(shape: Array, residual: Array, weight: Array, scale: Array) -> tuple[Array, Array]:
+    """Twice the loss, and the weights of squares with its slope; as `_losses.Loss`.
+
+    The shape is one of the three that fits use, known only when the program runs: one program
+    serves for all, and takes no general powers, which would be ten times as slow.
+    """
+    squares, plain = residual**2, shape == SQUARES
+    knee = jnp.where(plain, 1.0, jnp.abs(shape - 2) * scale**2)
     inside = squares / knee + 1
-    # Whole and half powers only: a general one takes ten times as long.
-    power = {1.0: jnp.sqrt, -2.0: lambda u: 1 / u}[shape](inside)
-    value = 2 * knee / shape * (power - 1)
-    return jnp.sum(weight * value), weight * power / inside
+    power = jnp.where(shape == ABSOLUTE, jnp.sqrt(inside), 1 / inside)
+    value = jnp.where(plain, squares, 2 * knee / shape * (power - 1))
+    bent = jnp.where(plain, jnp.ones_like(inside), power / inside)
+    return jnp.sum(weight * value), weight * bent
 
 
 def _products(columns: list[Array], weight: Array, residual: Array) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ AGREE = 0.5
 """Fits with lengths this close agree."""
 # A fit is convincing if so many lanes agree on it, if fewer data are wrong, and if
 # neighbouring residuals are correlated by less than so many standard deviations.
-_AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.15, 2.5
+_AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.2, 2.5
 # Variations of the start in the first round, and which part of them is followed.
 _FIRST_ROUND, _FOLLOWED_PART = 48, 8
 # Most variations that are followed in a round.

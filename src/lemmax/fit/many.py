@@ -169,39 +169,39 @@ def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> tuple[np.ndarray, ...
     start, counts = batch.start[lanes], batch.observed[lanes]
     p = start.shape[1]
     one = np.ones(len(lanes))
-    plain, residual = descend(
+    plain = descend(
         model, curves, start, counts.astype(float), SQUARES, one, tol=_FINAL, max_steps=_STEPS
     )
     keep = counts.copy()
-    length = _gaussian_length(residual, keep, p, curves, batch.width[lanes])
+    length = _gaussian_length(plain.residual, keep, p, curves, batch.width[lanes])
     if robust:
-        again = np.flatnonzero(_suspicious(model, curves, plain, residual, counts))
+        again = np.flatnonzero(_suspicious(model, curves, plain, counts))
         for begun in (plain.x, start):
             if not again.size:
                 break
             width = batch.width[lanes[again]]
             some = _robust(model, curves.of(again), begun[again], counts[again], width)
-            better = some[3] < length[again]
-            wholes = (*plain, residual, keep, length)
+            better = some[2] < length[again]
+            wholes = (*plain, keep, length)
             for whole, part in zip(wholes, (*some[0], *some[1:]), strict=True):
                 whole[again[better]] = part[better]
             # From the start itself only where least squares have led astray.
             share = np.sum(keep[again], axis=1) / np.sum(counts[again], axis=1)
             astray = ~plain.settled[again] | _degenerate(plain.gram[again])
             again = again[astray | (share < 1 - _FEW_WRONG)]
-    return _judged(batch, lanes, plain, residual, keep, length)
+    return _judged(batch, lanes, plain, keep, length)
 
 
-def _suspicious(model, curves, plain: State, residual, counts) -> np.ndarray:
+def _suspicious(model, curves, plain: State, counts) -> np.ndarray:
     """Lanes whose least squares may have been led astray by wrong data."""
     p = plain.x.shape[1]
-    scale = _scale(residual, counts, p, curves.rounding)
-    after, robust = descend(
+    scale = _scale(plain.residual, counts, p, curves.rounding)
+    after = descend(
         model, curves, plain.x, counts.astype(float), ABSOLUTE, scale, tol=_ROUGH, max_steps=8
     )
-    smaller = _scale(robust, counts, p, curves.rounding)
+    smaller = _scale(after.residual, counts, p, curves.rounding)
     spread = np.sqrt(plain.value / np.maximum(np.sum(counts, axis=1) - p, 1))
-    far = np.max(np.abs(robust), axis=1) > _ORDINARY * smaller
+    far = np.max(np.abs(after.residual), axis=1) > _ORDINARY * smaller
     return ~plain.settled | far | (spread > 2 * smaller) | ~np.isfinite(after.value)
 
 
@@ -209,18 +209,16 @@ def _robust(model, curves, x, counts, width):
     """Graduated losses, then least squares on what is right, until that no longer changes."""
     p = x.shape[1]
     weight = counts.astype(float)
-    state, residual = descend(
-        model, curves, x, weight, SQUARES, np.ones(len(x)), tol=np.inf, max_steps=1
-    )
-    scale = _scale(residual, counts, p, curves.rounding)
+    state = descend(model, curves, x, weight, SQUARES, np.ones(len(x)), tol=np.inf, max_steps=1)
+    scale = _scale(state.residual, counts, p, curves.rounding)
     for _ in range(3):
-        state, residual = descend(
+        state = descend(
             model, curves, state.x, weight, ABSOLUTE, scale, tol=_ROUGH, max_steps=_ROUGH_STEPS
         )
-        scale = np.minimum(scale, _scale(residual, counts, p, curves.rounding))
+        scale = np.minimum(scale, _scale(state.residual, counts, p, curves.rounding))
     for bend in _BENDS:
-        scale = _scale(residual, counts, p, curves.rounding)
-        state, residual = descend(
+        scale = _scale(state.residual, counts, p, curves.rounding)
+        state = descend(
             model,
             curves,
             state.x,
@@ -230,16 +228,16 @@ def _robust(model, curves, x, counts, width):
             tol=_ROUGH,
             max_steps=_ROUGH_STEPS,
         )
-    keep, length = _messages(residual, counts, p, curves.rounding, width)
+    keep, length = _messages(state.residual, counts, p, curves.rounding, width)
     for _ in range(4):
-        state, residual = descend(
+        state = descend(
             model, curves, state.x, keep.astype(float), SQUARES, scale, tol=_FINAL, max_steps=_STEPS
         )
-        new, length = _messages(residual, counts, p, curves.rounding, width)
+        new, length = _messages(state.residual, counts, p, curves.rounding, width)
         if np.array_equal(new, keep):
             break
         keep = new
-    return state, residual, keep, length
+    return state, keep, length
 
 
 def _degenerate(gram: np.ndarray) -> np.ndarray:
@@ -273,12 +271,12 @@ def _gaussian_length(residual, keep, fitted: int, curves: Curves, width) -> np.n
     return np.where((freedom > 0) & np.isfinite(length), length, np.inf)
 
 
-def _judged(batch: Batch, lanes, state: State, residual, keep, length):
+def _judged(batch: Batch, lanes, state: State, keep, length):
     """Covariances and verdicts, as of a single fit."""
     p = state.x.shape[1]
     kept = np.sum(keep, axis=1)
     freedom = kept - p
-    total = np.sum(np.where(keep, residual, 0) ** 2, axis=1)
+    total = np.sum(np.where(keep, state.residual, 0) ** 2, axis=1)
     noise = np.sqrt(np.where(freedom > 0, total / np.maximum(freedom, 1), np.nan))
     rounding = batch.rounding[lanes]
     exact = noise <= 2 * _EXACT * rounding
