@@ -1,5 +1,7 @@
 """What is fitted to what: the arguments of a fit, checked, as flat NumPy arrays."""
 
+import collections
+import contextlib
 import math
 import warnings
 from collections.abc import Callable
@@ -19,6 +21,18 @@ _NUMPY_IN_MODEL = (
     "is applied to the parameters or to what depends on them, which cannot be differentiated. "
     "Use jnp.exp instead of np.exp, and jnp.where instead of if."
 )
+
+
+# Models that return what the data are like: to trace them again would take longer than the fit.
+_checked: collections.OrderedDict[Any, None] = collections.OrderedDict()
+_KEPT = 32
+
+
+def _remember(key: Any) -> None:
+    with contextlib.suppress(TypeError):  # a model that cannot be hashed
+        _checked[key] = None
+        while len(_checked) > _KEPT:
+            _checked.popitem(last=False)
 
 
 class Task(NamedTuple):
@@ -88,7 +102,15 @@ def prepare(model: Any, y: Any, start: Any, args: Any, sigma: Any, bounds: Any, 
     args = arguments(args)
     box = _box(bounds, structure, shapes, base, names, free)
     parts, kinds, outputs = _observations(y)
-    _check_outputs(model, layout.tree(base), args, outputs, kinds)
+    like = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.str), args)
+    key = (model, structure, shapes, str(like), outputs, kinds)
+    try:
+        known = key in _checked
+    except TypeError:  # a model that cannot be hashed
+        known = False
+    if not known:
+        _check_outputs(model, layout.tree(base), args, outputs, kinds)
+        _remember(key)
     flat = _flat(parts, kinds)
     spread = None if sigma is None else _spread(sigma, outputs, kinds, flat)
     observed = np.isfinite(flat) if spread is None else np.isfinite(flat) & np.isfinite(spread)

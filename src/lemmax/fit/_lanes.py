@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import forget_programs_if_many
 from ._losses import ABSOLUTE, SQUARES
 from ._program import Layout, flat_model
 
@@ -175,6 +176,7 @@ def _program(model: Model) -> Callable:
 
 
 def _compiled(model: Model) -> Callable:
+    forget_programs_if_many()
     function = flat_model(model.function, model.layout)
 
     def evaluate(u, y, inverse, each, weight, scale, shape, base, args):

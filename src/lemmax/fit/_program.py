@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from .._programs import forget_programs_if_many
+
 # So many models stay compiled, and with them whatever arrays they close over.
 _KEPT = 32
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
@@ -89,6 +91,7 @@ def compiled(model: Callable, layout: Layout, outputs: int) -> Callable:
 
 
 def _compile(model: Callable, layout: Layout, outputs: int) -> Callable:
+    forget_programs_if_many()
     function = flat_model(model, layout)
 
     def both(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:

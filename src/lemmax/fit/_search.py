@@ -16,6 +16,9 @@ AGREE = 0.5
 # A fit is convincing if so many lanes agree on it, if fewer data are wrong, and if
 # neighbouring residuals are correlated by less than so many standard deviations.
 _AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.2, 2.5
+# Least squares are plainly right if there are so many data, noise is below this part of their
+# range, and no residual is beyond so many scales.
+_ENOUGH, _SMALL, _ORDINARY = 12, 0.1, 4.0
 # Variations of the start in the first round, and which part of them is followed.
 _FIRST_ROUND, _FOLLOWED_PART = 48, 8
 # Most variations that are followed in a round.
@@ -76,6 +79,8 @@ class Search:
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
         self.found = Candidates(plain, *judge(setting, plain.residual, plain.x.shape[1]))
+        if _plainly_right(setting, self.found):
+            return
         linear = np.zeros(given.shape[1], bool)
         if setting.robust:
             linear = linear_parameters(setting, self.start)
@@ -88,10 +93,14 @@ class Search:
         self.found = _best(setting, self.found)
         report(self.starts, float(self.found.ended.value[0]))
         while self.tries > 0 and not self.convincing:
+            before = self.found.length[0]
             count = min(self.tries, _FIRST_ROUND if self.starts == len(given) else self.tries)
             self.tries -= count
             self.starts += count
             self._vary(count, linear)
+            # Correlated residuals alone are no reason to go on if all starts lead here.
+            if self._right_so_far and self.found.length[0] > before - AGREE:
+                break
             if setting.robust and not self.convincing:
                 self._add(_subsets(setting, self.found, self.rng))
             report(self.starts, float(self.found.ended.value[0]))
@@ -118,15 +127,35 @@ class Search:
     @property
     def convincing(self) -> bool:
         """Whether there is no reason to look further."""
+        residual = self.found.ended.residual[0][self.found.keep[0]]
+        return self._right_so_far and correlation(residual) <= _CORRELATED
+
+    @property
+    def _right_so_far(self) -> bool:
         found, setting = self.found, self.setting
         if not found.ended.settled[0] or not np.isfinite(found.length[0]):
             return False
-        keep = found.keep[0]
-        wrong = 1 - np.sum(keep) / np.sum(setting.counts > 0)
+        wrong = 1 - np.sum(found.keep[0]) / np.sum(setting.counts > 0)
         agreeing = np.sum(found.length <= found.length[0] + AGREE)
-        correlated = correlation(found.ended.residual[0][keep]) > _CORRELATED
         needed = _AGREEING if setting.robust else 1
-        return bool(agreeing >= needed and wrong <= _FEW_WRONG and not correlated)
+        return bool(agreeing >= needed and wrong <= _FEW_WRONG)
+
+
+def _plainly_right(setting: Setting, found: Candidates) -> bool:
+    """Whether least squares from the start leave nothing to look for.
+
+    That is noise far below the range of the data, of one size, without any wrong datum and without
+    correlation of neighbours, in enough data to tell.
+    """
+    there = setting.counts > 0
+    n, p = int(np.sum(there)), found.ended.x.shape[1]
+    residual = found.ended.residual[:1]
+    if n < max(_ENOUGH, 3 * p) or not found.ended.settled[0] or not np.all(found.keep[0]):
+        return False
+    scale = float(setting.scale(residual, setting.counts, p)[0])
+    small = scale <= _SMALL * setting.width
+    ordinary = np.max(np.abs(residual)) <= _ORDINARY * scale
+    return bool(small and ordinary and abs(correlation(residual[0][there])) < _CORRELATED)
 
 
 def correlation(residual: np.ndarray) -> float:

@@ -10,7 +10,6 @@ from jaxtyping import PyTree
 
 from .._checks import check_kind, check_real, check_whole
 from .._dtype import x64_context
-from .._programs import forget_programs_if_many
 from ..losses import AbstractLoss, SquaredL2
 from ..solve.progress import no_progress_bar, progress_bar
 from ._data import Task, prepare, start_like
@@ -105,7 +104,6 @@ def fit(
     with x64_context():
         task = prepare(model, y, start, args, sigma, bounds, fixed)
         tries, others = _starts(starts, task)
-        forget_programs_if_many()
         ends = None if max_seconds is None else began + max_seconds
         bar = progress_bar("fit", _STARTS) if progress else no_progress_bar()
         with bar as report:

@@ -11,7 +11,6 @@ from jaxtyping import PyTree
 
 from .._checks import check_kind
 from .._dtype import x64_context
-from .._programs import forget_programs_if_many
 from ..losses import AbstractLoss, SquaredL2
 from ._data import Batch, prepare_many
 from ._lanes import Curves, Model, State, descend
@@ -145,7 +144,6 @@ def fit_many(
             raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
     with x64_context(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         batch = prepare_many(model, y, start, args, each, sigma, bounds, fixed)
-        forget_programs_if_many()
         count, n = batch.y.shape
         size = max(_TOGETHER // (n * (len(batch.task.layout.free) + 2)), 1)
         parts = [
