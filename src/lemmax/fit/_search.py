@@ -19,6 +19,8 @@ _AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.2, 2.5
 # Least squares are plainly right if there are so many data, noise is below this part of their
 # range, and no residual is beyond so many scales.
 _ENOUGH, _SMALL, _ORDINARY = 12, 0.1, 4.0
+# A datum with this leverage nearly determines a parameter alone.
+_LEVERAGE = 0.95
 # Variations of the start in the first round, and which part of them is followed.
 _FIRST_ROUND, _FOLLOWED_PART = 48, 8
 # Most variations that are followed in a round.
@@ -98,11 +100,11 @@ class Search:
             self.tries -= count
             self.starts += count
             self._vary(count, linear)
-            # Correlated residuals alone are no reason to go on if all starts lead here.
+            if setting.robust and (self._fragile or not self._right_so_far):
+                self._add(_subsets(setting, self.found, self.rng))
+            # Nothing but doubts is no reason to go on if all starts lead here.
             if self._right_so_far and self.found.length[0] > before - AGREE:
                 break
-            if setting.robust and not self.convincing:
-                self._add(_subsets(setting, self.found, self.rng))
             report(self.starts, float(self.found.ended.value[0]))
 
     def _vary(self, count: int, linear: np.ndarray) -> None:
@@ -128,7 +130,26 @@ class Search:
     def convincing(self) -> bool:
         """Whether there is no reason to look further."""
         residual = self.found.ended.residual[0][self.found.keep[0]]
-        return self._right_so_far and correlation(residual) <= _CORRELATED
+        agreed = self._right_so_far and not self._fragile
+        return agreed and correlation(residual) <= _CORRELATED
+
+    @property
+    def _fragile(self) -> bool:
+        """Whether few data decide, or noise is large: then wrong ones easily go unnoticed."""
+        found, setting = self.found, self.setting
+        if not setting.robust:
+            return False
+        keep, p = found.keep[0], found.ended.x.shape[1]
+        noise = float(setting.scale(found.ended.residual[:1], setting.counts, p)[0])
+        jacobian = found.ended.jacobian[0][keep]
+        norms = np.linalg.norm(jacobian, axis=0)
+        left, s, _ = np.linalg.svd(
+            np.nan_to_num(jacobian / np.where(norms > 0, norms, 1)), full_matrices=False
+        )
+        leverage = np.sum(left[:, s > 1e-10 * np.max(s, initial=0.0)] ** 2, axis=1)
+        few = np.sum(setting.counts > 0) < max(_ENOUGH, 3 * p)
+        high = np.max(leverage, initial=0.0) > _LEVERAGE
+        return bool(few or high or noise > _SMALL * setting.width)
 
     @property
     def _right_so_far(self) -> bool:
@@ -163,7 +184,7 @@ def correlation(residual: np.ndarray) -> float:
     total = float(residual @ residual)
     if not 0 < total < np.inf or len(residual) < 3:
         return 0.0
-    return float(residual[1:] @ residual[:-1]) / total * np.sqrt(len(residual))
+    return float(residual[1:] @ residual[:-1] / total * np.sqrt(len(residual)))
 
 
 def _best(setting: Setting, found: Candidates) -> Candidates:

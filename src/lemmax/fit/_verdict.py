@@ -23,7 +23,7 @@ _UNSEEN = 1e-10
 # has a part in an unseen direction if its component is above this.
 _ROUNDINGS, _COMPONENT = 1e3, 1e-3
 # A datum with this leverage determines a parameter alone: nothing checks it.
-_LEVERAGE = 0.995
+_LEVERAGE = 0.99
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark.

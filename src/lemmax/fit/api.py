@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from .._checks import check_kind, check_real, check_whole
-from .._dtype import x64_context
+from .._dtype import x64_context, x64_is_on
+from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..solve.progress import no_progress_bar, progress_bar
 from ._data import Task, prepare, start_like
+from ._gradients import differentiable
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
@@ -35,7 +37,7 @@ def fit(
     starts: int | Iterable[PyTree] = _STARTS,
     max_seconds: float | None = None,
     progress: bool = False,
-) -> Fit:
+) -> Any:
     """Fit a model of your own to data of which some may be wrong.
 
     Nonlinear least squares on the data that are right, which are found first: by least absolute
@@ -78,6 +80,12 @@ def fit(
         Parameters, standard errors, outliers, noise and a verdict; ``print(fitted.summary())``
         tells it. Ctrl-C ends the search and returns what it had.
 
+    Notes
+    -----
+    `jax.grad`, `jax.jacrev` and `jax.jvp` with respect to y, args and sigma differentiate
+    ``fitted.x`` (all that there is then) by the implicit function theorem; which data are right
+    does not change.
+
     Examples
     --------
     >>> import jax.numpy as jnp
@@ -101,6 +109,8 @@ def fit(
         check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust")
         if loss.weights is not None:
             raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
+    if is_traced((y, start, args, sigma, bounds)):
+        return _traced(model, y, start, args, sigma, loss, bounds, fixed, starts)
     with x64_context():
         task = prepare(model, y, start, args, sigma, bounds, fixed)
         tries, others = _starts(starts, task)
@@ -117,6 +127,50 @@ def fit(
                 interrupted = _run(search, report)
                 verdict = judge_fit(task, setting, search.found, interrupted)
     return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
+
+
+class TracedFit(NamedTuple):
+    """What a fit is while JAX differentiates it: the parameters."""
+
+    x: PyTree
+
+
+def _traced(
+    model: Any,
+    y: Any,
+    start: Any,
+    args: Any,
+    sigma: Any,
+    loss: Any,
+    bounds: Any,
+    fixed: Any,
+    starts: Any,
+) -> Any:
+    if is_traced((start, bounds)):
+        raise ValueError(
+            "The parameters do not depend on the start, nor on bounds: give them as numbers, or by "
+            "jax.lax.stop_gradient outside of the function that is differentiated."
+        )
+    if not x64_is_on():
+        raise ValueError(
+            "Derivatives of fits need 64 bits: jax.config.update('jax_enable_x64', True)."
+        )
+    several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+
+    def run(y: Any, args: Any, sigma: Any) -> Fit:
+        return fit(
+            model,
+            y,
+            start,
+            args=args,
+            loss=loss,
+            sigma=sigma,
+            bounds=bounds,
+            fixed=fixed,
+            starts=starts,
+        )
+
+    return TracedFit(differentiable(run, model, y, several, sigma))
 
 
 def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
@@ -164,6 +218,7 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
     residual[task.observed] = found.ended.residual[0] * task.units
     wrong = np.zeros(task.observed.size)
     wrong[task.observed] = ~found.keep[0]
+    right = task.observed & (wrong == 0)
     masks = jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))
     return Fit(
         x=layout.tree(x),
@@ -183,6 +238,7 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
         minima=_minima(task, found),
         starts=starts,
         seconds=seconds,
+        right=right,
         task=task,
     )
 

@@ -74,6 +74,8 @@ class Fit:
     """How many starts were looked at."""
     seconds: float
     """Time it took, compilation included."""
+    right: np.ndarray = dataclasses.field(repr=False)
+    """Which numbers of the data, all in one vector, were observed and are right."""
     task: Task = dataclasses.field(repr=False)
     """Model, data and start, as they were fitted."""
 
