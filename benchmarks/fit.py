@@ -2,15 +2,17 @@
 
 ``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth
 and three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
-``seconds`` beside scipy.
+``seconds`` and ``many`` beside scipy.
 """
 
 import argparse
 import contextlib
+import subprocess
 import sys
 import time
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
@@ -169,6 +171,51 @@ def seconds() -> int:
     return int(np.median(ratios) > 5)
 
 
+def many(count: int) -> int:
+    """Curves of 100 points beside a loop of curve_fit, and the first call of a new process."""
+    t = np.linspace(0.0, 3.0, 100)
+    rng = np.random.default_rng(0)
+    truth = [rng.uniform(*ends, (count, 1)) for ends in ((1, 3), (0.5, 2), (0, 1))]
+    y = truth[0] * np.exp(-truth[1] * t) + truth[2] + 0.02 * rng.standard_normal((count, 100))
+    start = np.array([1.0, 1.0, 0.0])
+    loop = _median(lambda: [_curve_fit(t, row) for row in y[:200]], 3) * count / 200
+    spoiled_y = np.where(rng.random(y.shape) < 0.1, y + 5, y)
+    ratio = 0.0
+    for name, data, loss in (
+        ("least squares", y, lm.losses.SquaredL2()),
+        ("robust", y, None),
+        ("robust, a tenth wrong", spoiled_y, None),
+    ):
+        ours = _median(lambda d=data, h=loss: lm.fit_many(_three, d, start, args=(t,), loss=h), 3)
+        ratio = ratio or loop / ours
+        print(
+            f"{count} curves, {name}: {ours:.2f} s, {loop / ours:.1f} times faster than curve_fit"
+        )
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", _FIRST], check=True)
+    print(f"import and first fit in a new process: {time.perf_counter() - began:.2f} s")
+    return int(ratio < 20)
+
+
+_FIRST = """
+import numpy as np, jax.numpy as jnp, lemmax as lm
+t = np.linspace(0.0, 3.0, 50)
+y = 2 * np.exp(-1.3 * t) + 0.01 * np.cos(40 * t)
+assert lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, np.ones(2)).status.succeeded
+"""
+
+
+def _three(x: Any, t: Any) -> Any:
+    return x[0] * jnp.exp(-x[1] * t) + x[2]
+
+
+def _curve_fit(t: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def model(t, a, b, c):
+        return a * np.exp(-b * t) + c
+
+    return scipy.optimize.curve_fit(model, t, y, (1.0, 1.0, 0.0))[0]
+
+
 def _median(run: Any, times: int = 5) -> float:
     run()
     taken = []
@@ -183,7 +230,7 @@ def _median(run: Any, times: int = 5) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["nist", "outliers", "random", "seconds"])
+    parser.add_argument("what", choices=["nist", "outliers", "random", "seconds", "many"])
     parser.add_argument("--count", type=int, default=500, help="random instances")
     parser.add_argument("--first", type=int, default=0, help="seed of the first of them")
     parser.add_argument("--seeds", type=int, default=1, help="choices of wrong data")
@@ -194,6 +241,8 @@ def main() -> int:
         return outliers(chosen.seeds)
     if chosen.what == "random":
         return random_instances(chosen.count, chosen.first)
+    if chosen.what == "many":
+        return many(10_000)
     return seconds()
 
 

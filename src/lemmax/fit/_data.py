@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from jaxtyping import PyTree
 from ._program import Layout, compiled
 from ._steps import Box
 
-_EPS = float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
 _NUMPY_IN_MODEL = (
     "The model must be written with jax.numpy: somewhere in it NumPy (or float(), int(), bool()) "
     "is applied to the parameters or to what depends on them, which cannot be differentiated. "
@@ -71,7 +70,7 @@ class Task(NamedTuple):
     @property
     def rounding(self) -> float:
         """Rounding errors of a residual, as it is divided by sigma."""
-        return _EPS * float(np.sqrt(np.mean((self.y / self.units) ** 2)))
+        return EPS * float(np.sqrt(np.mean((self.y / self.units) ** 2)))
 
     def evaluate(self, lanes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and Jacobians of the observed data, divided by sigma."""
@@ -111,8 +110,8 @@ def prepare(model: Any, y: Any, start: Any, args: Any, sigma: Any, bounds: Any, 
     if not known:
         _check_outputs(model, layout.tree(base), args, outputs, kinds)
         _remember(key)
-    flat = _flat(parts, kinds)
-    spread = None if sigma is None else _spread(sigma, outputs, kinds, flat)
+    flat = flat_vector(parts, kinds)
+    spread = None if sigma is None else spread_of(sigma, outputs, kinds, flat)
     observed = np.isfinite(flat) if spread is None else np.isfinite(flat) & np.isfinite(spread)
     _check_counts(flat, observed, len(layout.free))
     return Task(
@@ -130,127 +129,13 @@ def prepare(model: Any, y: Any, start: Any, args: Any, sigma: Any, bounds: Any, 
     )
 
 
-class Batch(NamedTuple):
-    """Many fits of one model; arrays have an axis of curves first."""
-
-    task: Task
-    """What they share, with the data of the first curve."""
-    start: np.ndarray
-    y: np.ndarray
-    inverse: np.ndarray
-    """One divided by sigma."""
-    observed: np.ndarray
-    each: tuple
-    rounding: np.ndarray
-    width: np.ndarray
-    """Range of the data in units of sigma."""
-    null: np.ndarray
-    """Lengths of messages that tell the data by a constant."""
-
-
-def prepare_many(
-    model: Any, y: Any, start: Any, args: Any, each: Any, sigma: Any, bounds: Any, fixed: Any
-) -> Batch:
-    """Check the arguments of many fits, and raise a sentence for what cannot be right."""
-    if not callable(model):
-        raise TypeError(f"The model must be a function of the parameters; got {model!r}.")
-    leaves, structure = jax.tree.flatten(y)
-    parts = [_numbers(leaf, "The data") for leaf in leaves]
-    counts = {part.shape[0] if part.ndim else 0 for part in parts}
-    if len(counts) != 1 or 0 in counts:
-        raise ValueError("The data need an axis of curves first, of the same length everywhere.")
-    (count,) = counts
-    each = arguments(each)
-    for leaf in jax.tree.leaves(each):
-        if leaf.ndim == 0 or leaf.shape[0] != count:
-            raise ValueError(f"each must have an axis of {count} curves first; got {leaf.shape}.")
-    first = jax.tree.unflatten(structure, [part[0] for part in parts])
-    args = arguments(args)
-    # Times of the first curve serve to check the model.
-    own = tuple(jax.tree.map(lambda leaf: leaf[0], each))
-    one = jax.tree.map(lambda leaf: np.zeros_like(np.asarray(leaf)), first)
-    starts, start = _starts_of(start, count)
-    task = prepare(model, one, start, (*args, *own), None, bounds, fixed)
-    kinds = task.outputs[1]
-    flat = _flat_of_many(parts, kinds)
-    if np.any(np.isinf(flat)):
-        raise ValueError("The data hold infinite values; NaN marks what is missing.")
-    inverse = np.ones_like(flat)
-    if sigma is not None:
-        inverse = 1 / _spread_of_many(sigma, structure, kinds, flat)
-    observed = np.isfinite(flat) & (inverse > 0)
-    data = np.where(observed, flat * inverse, np.nan)
-    filled = np.where(observed, flat * inverse, 0)
-    n = np.maximum(np.sum(observed, axis=1), 1)
-    rounding = _EPS * np.sqrt(np.sum(filled**2, axis=1) / n) + np.finfo(np.float64).tiny
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # curves without data
-        width = np.nanmax(data, axis=1) - np.nanmin(data, axis=1)
-        centre = np.nanmedian(data, axis=1) if len(task.layout.free) > 1 else np.zeros(count)
-    width = np.where(width > 0, width, 1.0)
-    constants = 1 if len(task.layout.free) > 1 else 0
-    total = np.nansum((data - centre[:, None]) ** 2, axis=1)
-    freedom = np.maximum(n - constants, 1)
-    variance = np.maximum(total / freedom, rounding**2) / width**2
-    free = list(task.layout.free)
-    return Batch(
-        task=task._replace(args=args),
-        start=np.clip(
-            np.repeat(task.start[None], count, 0) if starts is None else starts[:, free],
-            task.box.low,
-            task.box.high,
-        ),
-        y=flat,
-        inverse=inverse,
-        observed=observed,
-        each=each,
-        rounding=rounding,
-        width=width,
-        null=freedom * (np.log(2 * np.pi * variance) + 1) / 2,
-    )
-
-
-def _flat_of_many(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
-    count, flat = len(parts[0]), []
-    for part, (_, is_complex) in zip(parts, kinds, strict=True):
-        part = np.stack([np.real(part), np.imag(part)], axis=-1) if is_complex else part
-        flat.append(part.reshape(count, -1).astype(np.float64))
-    return np.concatenate(flat, axis=1)
-
-
-def _starts_of(start: Any, count: int) -> tuple[np.ndarray | None, Any]:
-    """Starts of all curves if they differ, and the first."""
-    leaves, structure = jax.tree.flatten(start)
-    arrays = [_numbers(leaf, "The start") for leaf in leaves]
-    if not arrays or any(array.ndim == 0 or array.shape[0] != count for array in arrays):
-        return None, start
-    flat = np.concatenate([array.reshape(count, -1) for array in arrays], axis=1)
-    return flat.astype(np.float64), jax.tree.unflatten(structure, [array[0] for array in arrays])
-
-
-def _spread_of_many(sigma: Any, structure: Any, kinds: tuple, flat: np.ndarray) -> np.ndarray:
-    count = len(flat)
-    if np.ndim(sigma) == 0 and not isinstance(sigma, (dict, list, tuple)):
-        rows = [_spread(sigma, structure, kinds, flat[k]) for k in range(1)] * count
-        return np.stack(rows)
-    leaves = [np.asarray(leaf) for leaf in structure.flatten_up_to(sigma)]
-    for leaf, (shape, _) in zip(leaves, kinds, strict=True):
-        if leaf.shape != (count, *shape):
-            raise ValueError(f"sigma of shape {leaf.shape} does not fit data of {(count, *shape)}.")
-    rows = [
-        _spread(jax.tree.unflatten(structure, [leaf[k] for leaf in leaves]), structure, kinds, row)
-        for k, row in enumerate(flat)
-    ]
-    return np.stack(rows)
-
-
 def _parameters(start: Any) -> tuple[np.ndarray, Any, tuple, tuple[str, ...]]:
     paths, structure = jax.tree_util.tree_flatten_with_path(start)
     if not paths:
         raise ValueError("The start holds no parameters.")
     leaves, shapes, names = [], [], []
     for path, leaf in paths:
-        array = _numbers(leaf, "The start")
+        array = numbers(leaf, "The start")
         if array.dtype.kind == "c":
             raise TypeError("Complex parameters are not supported: give real and imaginary parts.")
         label = jax.tree_util.keystr(path, simple=True, separator=".") or "x"
@@ -276,7 +161,8 @@ def start_like(task: Task, start: Any) -> np.ndarray:
     return np.clip(flat[list(task.layout.free)], task.box.low, task.box.high)
 
 
-def _numbers(leaf: Any, what: str) -> np.ndarray:
+def numbers(leaf: Any, what: str) -> np.ndarray:
+    """An array of numbers, or a sentence."""
     try:
         array = np.asarray(leaf)
         if array.dtype.kind == "O":
@@ -303,7 +189,7 @@ def _like_parameters(tree: Any, structure: Any, shapes: tuple, what: str) -> lis
         ) from error
     arrays = []
     for leaf, shape in zip(leaves, shapes, strict=True):
-        array = np.asarray(math.nan) if leaf is None else _numbers(leaf, what)
+        array = np.asarray(math.nan) if leaf is None else numbers(leaf, what)
         if array.ndim > 0 and array.shape != shape:
             raise ValueError(
                 f"{what} must have the shapes of the start; got {array.shape} for {shape}."
@@ -376,11 +262,12 @@ def _observations(y: Any) -> tuple[list[np.ndarray], tuple, Any]:
     leaves, structure = jax.tree.flatten(y)
     if not leaves:
         raise ValueError("There are no data.")
-    parts = [_numbers(leaf, "The data") for leaf in leaves]
+    parts = [numbers(leaf, "The data") for leaf in leaves]
     return parts, tuple((part.shape, part.dtype.kind == "c") for part in parts), structure
 
 
-def _flat(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
+def flat_vector(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
+    """All data in one real vector; of complex numbers, both parts."""
     flat = []
     for part, (_, is_complex) in zip(parts, kinds, strict=True):
         part = np.stack([np.real(part), np.imag(part)], axis=-1) if is_complex else part
@@ -414,7 +301,7 @@ def _described(structure: Any, shapes: list[tuple[int, ...]]) -> str:
     return f"{structure} with shapes {shapes}"
 
 
-def _spread(sigma: Any, structure: Any, kinds: tuple, flat: np.ndarray) -> np.ndarray:
+def spread_of(sigma: Any, structure: Any, kinds: tuple, flat: np.ndarray) -> np.ndarray:
     """The standard deviation of each datum; one number serves for all."""
     if np.ndim(sigma) == 0 and not isinstance(sigma, (dict, list, tuple)):
         leaves = [sigma] * len(kinds)
@@ -427,7 +314,7 @@ def _spread(sigma: Any, structure: Any, kinds: tuple, flat: np.ndarray) -> np.nd
             raise ValueError("sigma must be a number, or like the data.") from error
     parts = []
     for leaf, (shape, is_complex) in zip(leaves, kinds, strict=True):
-        array = _numbers(leaf, "sigma")
+        array = numbers(leaf, "sigma")
         if array.dtype.kind == "c":
             raise TypeError("sigma must be real: it serves for both parts of complex data.")
         try:

@@ -21,6 +21,8 @@ _AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.2, 2.5
 _ENOUGH, _SMALL, _ORDINARY = 12, 0.1, 4.0
 # A datum with this leverage nearly determines a parameter alone.
 _LEVERAGE = 0.95
+# A weak correlation of neighbours.
+_WEAK = 0.5
 # Variations of the start in the first round, and which part of them is followed.
 _FIRST_ROUND, _FOLLOWED_PART = 48, 8
 # Most variations that are followed in a round.
@@ -102,8 +104,10 @@ class Search:
             self._vary(count, linear)
             if setting.robust and (self._fragile or not self._right_so_far):
                 self._add(_subsets(setting, self.found, self.rng))
-            # Nothing but doubts is no reason to go on if all starts lead here.
-            if self._right_so_far and self.found.length[0] > before - AGREE:
+            # Weak correlation alone is no reason to go on if all starts lead here.
+            residual = self.found.ended.residual[0][self.found.keep[0]]
+            weak = correlation(residual) <= _WEAK * np.sqrt(len(residual))
+            if self._right_so_far and weak and self.found.length[0] > before - AGREE:
                 break
             report(self.starts, float(self.found.ended.value[0]))
 

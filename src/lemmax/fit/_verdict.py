@@ -24,6 +24,10 @@ _UNSEEN = 1e-10
 _ROUNDINGS, _COMPONENT = 1e3, 1e-3
 # A datum with this leverage determines a parameter alone: nothing checks it.
 _LEVERAGE = 0.99
+# Residuals whose neighbours are correlated by this, of so many data or more, follow a curve, which
+# matters if they are above this part of the range of the data. (Of NIST's fits one is as bad,
+# Kirby2, with residuals of a five-hundredth of the range.)
+_STRUCTURED, _ENOUGH, _COARSE = 0.8, 20, 0.01
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark.
@@ -149,6 +153,13 @@ def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list
         doubts.append(
             "the model does not explain the data better than a constant does, as far as they can "
             "tell: too many may be wrong, or the noise too large"
+        )
+    residual, y = found.ended.residual[0][found.keep[0]], (task.y / task.units)[found.keep[0]]
+    structured = correlation(residual) > _STRUCTURED * np.sqrt(len(residual))
+    if structured and len(residual) >= _ENOUGH and np.std(residual) > _COARSE * np.ptp(y):
+        doubts.append(
+            "the residuals follow a curve of their own: the model misses something, or this is a "
+            "local minimum"
         )
     if setting.robust and np.max(seen.leverage, initial=0.0) > _LEVERAGE:
         doubts.append(

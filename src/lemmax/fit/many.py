@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from .._checks import check_kind
 from .._dtype import x64_context
 from ..losses import AbstractLoss, SquaredL2
-from ._data import Batch, prepare_many
+from ._batch import Batch, prepare_many
 from ._lanes import Curves, Model, State, descend
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES, robust_scale
 from ._message import shortest
