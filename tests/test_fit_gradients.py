@@ -102,6 +102,11 @@ def test_bounds_and_fixed_parameters_do_not_move():
     assert np.allclose(jacobian["rate"], wanted, rtol=1e-6, atol=1e-8)
 
 
+def test_nothing_but_the_parameters_is_known():
+    with pytest.raises(AttributeError, match="only its x is known, not noise"):
+        jax.grad(lambda y: lm.fit(decay, y, START, args=(T,)).noise)(DECAY)
+
+
 def test_where_there_is_no_derivative():
     with pytest.raises(ValueError, match="no derivative"):
         jax.grad(rate_of)(RNG.standard_normal(30))

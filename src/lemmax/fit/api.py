@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from ._gradients import differentiable
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
-from .result import Fit, as_outputs
+from .result import Fit, TracedFit, as_outputs
 
 # How many variations of the start are looked at, at most, if the first fits do not convince.
 _STARTS = 288
@@ -37,7 +37,7 @@ def fit(
     starts: int | Iterable[PyTree] = _STARTS,
     max_seconds: float | None = None,
     progress: bool = False,
-) -> Any:
+) -> Fit:
     """Fit a model of your own to data of which some may be wrong.
 
     Nonlinear least squares on the data that are right, which are found first: by least absolute
@@ -129,12 +129,6 @@ def fit(
     return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
 
 
-class TracedFit(NamedTuple):
-    """What a fit is while JAX differentiates it: the parameters."""
-
-    x: PyTree
-
-
 def _traced(
     model: Any,
     y: Any,
@@ -145,7 +139,7 @@ def _traced(
     bounds: Any,
     fixed: Any,
     starts: Any,
-) -> Any:
+) -> Fit:
     if is_traced((start, bounds)):
         raise ValueError(
             "The parameters do not depend on the start, nor on bounds: give them as numbers, or by "

@@ -227,6 +227,21 @@ class Fit:
         return f"<Fit {self.status.name}, {len(self.names)} parameters>"
 
 
+class TracedFit(Fit):
+    """What a fit is while JAX differentiates it: the parameters."""
+
+    def __init__(self, x: PyTree):
+        object.__setattr__(self, "x", x)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"While JAX differentiates a fit only its x is known, not {name}: fit again outside."
+        )
+
+    def __repr__(self) -> str:
+        return "<Fit, differentiated>"
+
+
 def _flat(tree: PyTree) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
