@@ -18,7 +18,7 @@ import scipy.optimize
 
 import lemmax as lm
 
-from .fit_instances import FAMILIES, Instance, instance
+from .fit_instances import FAMILIES, Instance, instance, twins
 from .nist import Problem, problems
 
 
@@ -97,17 +97,17 @@ def outliers(seeds: int) -> int:
     return broken
 
 
-def random_instances(count: int, first: int) -> int:
+def random_instances(count: int, first: int, reach: float) -> int:
     """Coverage of 95 % intervals; wrong answers with success; right ones refused."""
     covered = intervals = wrong_and_sure = right = refused = 0
     for seed in range(first, first + count):
-        case = instance(FAMILIES[seed % len(FAMILIES)], seed)
+        case = instance(FAMILIES[seed % len(FAMILIES)], seed, reach)
         fitted = lm.fit(case.model, case.y, case.start)
         off = beyond(fitted, case)
         sure = fitted.status.succeeded
         if sure:
             low, high = fitted.interval(0.95)
-            covered += int(np.sum((case.truth >= low) & (case.truth <= high)))
+            covered += max(int(np.sum((x >= low) & (x <= high))) for x in twins(case))
             intervals += case.truth.size
         correct = off <= 5
         right += correct
@@ -233,6 +233,7 @@ def main() -> int:
     parser.add_argument("what", choices=["nist", "outliers", "random", "seconds", "many"])
     parser.add_argument("--count", type=int, default=500, help="random instances")
     parser.add_argument("--first", type=int, default=0, help="seed of the first of them")
+    parser.add_argument("--reach", type=float, default=3.0, help="how far random starts are")
     parser.add_argument("--seeds", type=int, default=1, help="choices of wrong data")
     chosen = parser.parse_args()
     if chosen.what == "nist":
@@ -240,7 +241,7 @@ def main() -> int:
     if chosen.what == "outliers":
         return outliers(chosen.seeds)
     if chosen.what == "random":
-        return random_instances(chosen.count, chosen.first)
+        return random_instances(chosen.count, chosen.first, chosen.reach)
     if chosen.what == "many":
         return many(10_000)
     return seconds()

@@ -99,12 +99,12 @@ _MODELS = {
 FAMILIES = tuple(_MODELS)
 
 
-def instance(family: str, seed: int) -> Instance:
+def instance(family: str, seed: int, reach: float = 3.0) -> Instance:
     """Parameters, units, noise, wrong data and start at random.
 
     The unit of the data is a power of ten, noise is between 0.1 and 5 per cent of the range of
     the curve, up to 40 per cent of the data are moved by 1 to 5 times their range, and the start is
-    within a factor of 3 of the truth.
+    within a factor of ``reach`` of the truth.
     """
     rng = np.random.default_rng([20261117, seed])
     function, draw = _MODELS[family]
@@ -121,7 +121,6 @@ def instance(family: str, seed: int) -> Instance:
     y = clean + noise * rng.standard_normal(n)
     moved = rng.uniform(1, 5, n) * scale * rng.choice([-1.0, 1.0], n)
     y = np.where(right, y, y + moved)
-    reach = 3.0
     start = truth * reach ** rng.uniform(-1, 1, truth.size)
     return Instance(
         family=family,
@@ -133,3 +132,12 @@ def instance(family: str, seed: int) -> Instance:
         wrong=float(np.mean(~right)),
         reach=reach,
     )
+
+
+def twins(case: Instance) -> list[np.ndarray]:
+    """All parameters with the curve of the truth: terms exchanged, a width with another sign."""
+    if case.family == "two exponentials":
+        return [case.truth, case.truth[[2, 3, 0, 1]]]
+    if case.family == "peak":
+        return [case.truth, case.truth * np.array([1.0, 1.0, -1.0, 1.0, 1.0])]
+    return [case.truth]
