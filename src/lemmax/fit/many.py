@@ -94,7 +94,8 @@ def fit_many(
     """Fit the same model to thousands of curves, in one program.
 
     Like `fit` for each of them, but from the given start alone: where a curve has several minima
-    and the start is far, `fit` finds more. Curves that are fitted leave the program.
+    and the start is far, `fit` finds more. Verdicts look neither at leverage nor at correlated
+    residuals, as those of `fit` do. Curves that are fitted leave the program.
 
     Parameters
     ----------
@@ -270,7 +271,7 @@ def _gaussian_length(residual, keep, fitted: int, curves: Curves, width) -> np.n
 
 
 def _judged(batch: Batch, lanes, state: State, keep, length):
-    """Covariances and verdicts, as of a single fit."""
+    """Covariances and verdicts."""
     p = state.x.shape[1]
     kept = np.sum(keep, axis=1)
     freedom = kept - p
