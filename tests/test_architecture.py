@@ -22,7 +22,7 @@ LAYERS = [
     ["metrics"],
     ["solve"],
     ["init"],
-    ["factor"],
+    ["factor", "fit"],
     ["recovery", "regression"],
     ["testing", "plots", "page", "theory", "estimators"],
     ["experiments"],

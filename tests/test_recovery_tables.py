@@ -201,7 +201,7 @@ def test_terms_to_spare_in_a_narrow_table():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_noisy_tables_have_the_answer_of_the_estimator(seed):
-    """The same engine, but `recover` has one noise for all columns, so that fits differ a little."""
+    """The same engine; but `recover` has one noise for all columns, so that fits differ."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((120, 3)) @ rng.standard_normal((3, 20))
     table = truth + 0.2 * rng.standard_normal(truth.shape)

@@ -10,6 +10,11 @@ from . import operators as operators
 from . import plots as plots
 from . import points as points
 from . import theory as theory
+from .fit import Fit as Fit
+from .fit import FitStatus as FitStatus
+from .fit import ManyFits as ManyFits
+from .fit import fit as fit
+from .fit import fit_many as fit_many
 from .methods import damping as damping
 from .methods import steps as steps
 from .problem import Composite as Composite

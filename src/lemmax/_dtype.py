@@ -48,6 +48,11 @@ def precision_context(*trees: PyTree) -> contextlib.AbstractContextManager:
     return jax.enable_x64(True) if needs_local_x64(*trees) else contextlib.nullcontext()
 
 
+def x64_context() -> contextlib.AbstractContextManager:
+    """A context in which JAX computes in 64 bits."""
+    return contextlib.nullcontext() if x64_is_on() else jax.enable_x64(True)
+
+
 def to_device(array: Any) -> Array:
     """Put an array on the device as floating point, float64 kept whatever the x64 mode is.
 

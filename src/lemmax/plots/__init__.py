@@ -3,6 +3,7 @@
 from .answers import before_after as before_after
 from .answers import factors as factors
 from .answers import recovery as recovery
+from .fits import fit as fit
 from .regressions import regression as regression
 from .runs import compare as compare
 from .runs import convergence as convergence

@@ -1,0 +1,251 @@
+"""`lm.fit` on NIST's problems, with and without wrong data, and on random ones.
+
+``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth
+and three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
+``seconds`` and ``many`` beside scipy.
+"""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+import lemmax as lm
+
+from .fit_instances import FAMILIES, Instance, instance, twins
+from .nist import Problem, problems
+
+
+def digits(found: np.ndarray, certified: np.ndarray) -> float:
+    """Least number of correct digits."""
+    with np.errstate(divide="ignore"):
+        return float(np.min(-np.log10(np.abs(found - certified) / np.abs(certified))))
+
+
+def nist() -> int:
+    """Certified parameters and standard deviations, default settings."""
+    right = 0
+    for problem in problems().values():
+        for number, start in enumerate(problem.starts, 1):
+            fitted = lm.fit(problem.model, problem.y, start)
+            of_x = digits(fitted.x, problem.parameters)
+            of_errors = digits(fitted.standard_errors, problem.deviations)
+            good = of_x >= 6 and of_errors >= 4
+            right += good
+            print(
+                f"{problem.name:9} {number} {of_x:5.1f} {of_errors:5.1f} {fitted.status.name:10} "
+                f"{fitted.outlier_count} {fitted.seconds:.2f} s{'' if good else '  <--'}"
+            )
+    print(f"{right} of 54 to 6 digits of the parameters and 4 of their standard deviations")
+    return 0 if right == 54 else 1
+
+
+def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Data of which a share was moved by five standard deviations of y, and which are right."""
+    rng = np.random.default_rng([seed, list(problems()).index(problem.name)])
+    n = len(problem.y)
+    wrong = rng.choice(n, max(round(share * n), 1), replace=False)
+    y = problem.y.copy()
+    y[wrong] += 5 * np.std(problem.y) * rng.choice([-1.0, 1.0], len(wrong))
+    right = np.ones(n, bool)
+    right[wrong] = False
+    return y, right
+
+
+def distance(fitted: lm.Fit, best: lm.Fit) -> float:
+    """Largest difference of parameters in standard errors; 0 for the same curve."""
+    curve = np.asarray(fitted.residual) - np.asarray(best.residual)
+    curve = curve[np.isfinite(curve)]
+    rounding = 1e-14 * np.max(np.abs(best.task.y))
+    if np.sqrt(np.mean(curve**2)) <= 1e-3 * best.noise + rounding:
+        return 0.0
+    return float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+
+
+def outliers(seeds: int) -> int:
+    """Beside least squares on the right data alone."""
+    broken = 0
+    for share, needed in ((0.1, 46), (0.3, 30)):
+        for seed in range(seeds):
+            near = wrong_and_sure = refused = 0
+            for problem in problems().values():
+                y, right = spoiled(problem, share, seed)
+                alone = np.where(right, y, np.nan)
+                best = lm.fit(
+                    problem.model, alone, problem.parameters, loss=lm.losses.SquaredL2(), starts=0
+                )
+                for number, start in enumerate(problem.starts, 1):
+                    fitted = lm.fit(problem.model, y, start)
+                    off = distance(fitted, best)
+                    near += off <= 1
+                    wrong_and_sure += off > 5 and fitted.status.succeeded
+                    refused += off <= 1 and not fitted.status.succeeded
+                    if off > 5 and fitted.status.succeeded:
+                        print(f"  {problem.name} {number}: {off:.1e} standard errors off and sure")
+            print(
+                f"{share:.0%} wrong, seed {seed}: {near} of 54 within a standard error, "
+                f"{wrong_and_sure} wrong and sure, {refused} right and refused",
+                flush=True,
+            )
+            broken += near < needed or wrong_and_sure > 0
+    return broken
+
+
+def random_instances(count: int, first: int, reach: float) -> int:
+    """Coverage of 95 % intervals; wrong answers with success; right ones refused."""
+    covered = intervals = wrong_and_sure = right = refused = 0
+    for seed in range(first, first + count):
+        case = instance(FAMILIES[seed % len(FAMILIES)], seed, reach)
+        fitted = lm.fit(case.model, case.y, case.start)
+        off = beyond(fitted, case)
+        sure = fitted.status.succeeded
+        if sure:
+            low, high = fitted.interval(0.95)
+            covered += max(int(np.sum((x >= low) & (x <= high))) for x in twins(case))
+            intervals += case.truth.size
+        correct = off <= 5
+        right += correct
+        refused += correct and not sure
+        wrong_and_sure += sure and not correct
+        if (correct and not sure) or (sure and not correct):
+            print(
+                f"  {case.family} {seed}: {off:.1e} standard errors off, {fitted.status.name}, "
+                f"{case.wrong:.0%} wrong of {case.y.size}, start {case.reach:g}; "
+                f"{'; '.join(fitted.objections)}",
+                flush=True,
+            )
+    print(
+        f"{count} instances: {right} right, {refused} of them refused "
+        f"({refused / max(right, 1):.1%}), {wrong_and_sure} wrong and sure; "
+        f"intervals of 95 % cover {covered / max(intervals, 1):.1%} of {intervals}"
+    )
+    return int(wrong_and_sure > 0 or refused > 0.05 * right)
+
+
+def beyond(fitted: lm.Fit, case: Instance) -> float:
+    """Distance from the truth in standard errors of least squares on the right data."""
+    best = lm.fit(
+        case.model,
+        np.where(case.right, case.y, np.nan),
+        case.truth,
+        loss=lm.losses.SquaredL2(),
+        starts=0,
+    )
+    if np.any(~np.isfinite(best.standard_errors)):
+        return float("inf")
+    return distance(fitted, best) if fitted.x.size else float("inf")
+
+
+def seconds() -> int:
+    """Warm fits beside scipy's, both from the first start, with the same Jacobian."""
+    import jax
+
+    ratios: list[float] = []
+    for problem in problems().values():
+        for start in problem.starts:
+            with jax.enable_x64(True):
+                both = jax.jit(lambda b, model=problem.model: (model(b), jax.jacfwd(model)(b)))
+
+                def residual(b: Any, both=both, y=problem.y) -> np.ndarray:
+                    return np.asarray(both(b)[0]) - y
+
+                def jacobian(b: Any, both=both) -> np.ndarray:
+                    return np.asarray(both(b)[1])
+
+                residual(start)
+                ours = _median(lambda p=problem, s=start: lm.fit(p.model, p.y, s))
+                theirs = _median(
+                    lambda r=residual, j=jacobian, s=start: scipy.optimize.least_squares(
+                        r, s, jac=j, x_scale="jac", max_nfev=1000
+                    )
+                )
+            ratios.append(ours / theirs)
+            print(f"{problem.name:9} {ours * 1e3:7.1f} ms, scipy {theirs * 1e3:7.1f} ms")
+    print(f"ratio to scipy: median {np.median(ratios):.1f}, largest {np.max(ratios):.1f}")
+    return int(np.median(ratios) > 5)
+
+
+def many(count: int) -> int:
+    """Curves of 100 points beside a loop of curve_fit, and the first call of a new process."""
+    t = np.linspace(0.0, 3.0, 100)
+    rng = np.random.default_rng(0)
+    truth = [rng.uniform(*ends, (count, 1)) for ends in ((1, 3), (0.5, 2), (0, 1))]
+    y = truth[0] * np.exp(-truth[1] * t) + truth[2] + 0.02 * rng.standard_normal((count, 100))
+    start = np.array([1.0, 1.0, 0.0])
+    loop = _median(lambda: [_curve_fit(t, row) for row in y[:200]], 3) * count / 200
+    spoiled_y = np.where(rng.random(y.shape) < 0.1, y + 5, y)
+    ratio = 0.0
+    for name, data, loss in (
+        ("least squares", y, lm.losses.SquaredL2()),
+        ("robust", y, None),
+        ("robust, a tenth wrong", spoiled_y, None),
+    ):
+        ours = _median(lambda d=data, h=loss: lm.fit_many(_three, d, start, args=(t,), loss=h), 3)
+        ratio = ratio or loop / ours
+        print(
+            f"{count} curves, {name}: {ours:.2f} s, {loop / ours:.1f} times faster than curve_fit"
+        )
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", _FIRST], check=True)
+    print(f"import and first fit in a new process: {time.perf_counter() - began:.2f} s")
+    return int(ratio < 20)
+
+
+_FIRST = """
+import numpy as np, jax.numpy as jnp, lemmax as lm
+t = np.linspace(0.0, 3.0, 50)
+y = 2 * np.exp(-1.3 * t) + 0.01 * np.cos(40 * t)
+assert lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, np.ones(2)).status.succeeded
+"""
+
+
+def _three(x: Any, t: Any) -> Any:
+    return x[0] * jnp.exp(-x[1] * t) + x[2]
+
+
+def _curve_fit(t: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def model(t, a, b, c):
+        return a * np.exp(-b * t) + c
+
+    return scipy.optimize.curve_fit(model, t, y, (1.0, 1.0, 0.0))[0]
+
+
+def _median(run: Any, times: int = 5) -> float:
+    run()
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        # scipy does not bear what is not finite.
+        with np.errstate(all="ignore"), contextlib.suppress(ValueError):
+            run()
+        taken.append(time.perf_counter() - began)
+    return float(np.median(taken))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["nist", "outliers", "random", "seconds", "many"])
+    parser.add_argument("--count", type=int, default=500, help="random instances")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first of them")
+    parser.add_argument("--reach", type=float, default=3.0, help="how far random starts are")
+    parser.add_argument("--seeds", type=int, default=1, help="choices of wrong data")
+    chosen = parser.parse_args()
+    if chosen.what == "nist":
+        return nist()
+    if chosen.what == "outliers":
+        return outliers(chosen.seeds)
+    if chosen.what == "random":
+        return random_instances(chosen.count, chosen.first, chosen.reach)
+    if chosen.what == "many":
+        return many(10_000)
+    return seconds()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

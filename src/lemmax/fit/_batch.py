@@ -1,0 +1,125 @@
+"""The arguments of many fits of one model, checked, as arrays with an axis of curves first."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ._data import EPS, Task, arguments, numbers, prepare, spread_of
+
+
+class Batch(NamedTuple):
+    """Many fits of one model; arrays have an axis of curves first."""
+
+    task: Task
+    """What they share, with the data of the first curve."""
+    start: np.ndarray
+    y: np.ndarray
+    inverse: np.ndarray
+    """One divided by sigma."""
+    observed: np.ndarray
+    each: tuple
+    rounding: np.ndarray
+    width: np.ndarray
+    """Range of the data in units of sigma."""
+    null: np.ndarray
+    """Lengths of messages that tell the data by a constant."""
+
+
+def prepare_many(
+    model: Any, y: Any, start: Any, args: Any, each: Any, sigma: Any, bounds: Any, fixed: Any
+) -> Batch:
+    """Check the arguments of many fits, and raise a sentence for what cannot be right."""
+    if not callable(model):
+        raise TypeError(f"The model must be a function of the parameters; got {model!r}.")
+    leaves, structure = jax.tree.flatten(y)
+    parts = [numbers(leaf, "The data") for leaf in leaves]
+    counts = {part.shape[0] if part.ndim else 0 for part in parts}
+    if len(counts) != 1 or 0 in counts:
+        raise ValueError("The data need an axis of curves first, of the same length everywhere.")
+    (count,) = counts
+    each = arguments(each)
+    for leaf in jax.tree.leaves(each):
+        if leaf.ndim == 0 or leaf.shape[0] != count:
+            raise ValueError(f"each must have an axis of {count} curves first; got {leaf.shape}.")
+    first = jax.tree.unflatten(structure, [part[0] for part in parts])
+    args = arguments(args)
+    # Times of the first curve serve to check the model.
+    own = tuple(jax.tree.map(lambda leaf: leaf[0], each))
+    one = jax.tree.map(lambda leaf: np.zeros_like(np.asarray(leaf)), first)
+    starts, start = _starts_of(start, count)
+    task = prepare(model, one, start, (*args, *own), None, bounds, fixed)
+    kinds = task.outputs[1]
+    flat = _flat_of_many(parts, kinds)
+    if np.any(np.isinf(flat)):
+        raise ValueError("The data hold infinite values; NaN marks what is missing.")
+    inverse = np.ones_like(flat)
+    if sigma is not None:
+        inverse = 1 / _spread_of_many(sigma, structure, kinds, flat)
+    observed = np.isfinite(flat) & (inverse > 0)
+    data = np.where(observed, flat * inverse, np.nan)
+    filled = np.where(observed, flat * inverse, 0)
+    n = np.maximum(np.sum(observed, axis=1), 1)
+    rounding = EPS * np.sqrt(np.sum(filled**2, axis=1) / n) + np.finfo(np.float64).tiny
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # curves without data
+        width = np.nanmax(data, axis=1) - np.nanmin(data, axis=1)
+        centre = np.nanmedian(data, axis=1) if len(task.layout.free) > 1 else np.zeros(count)
+    width = np.where(width > 0, width, 1.0)
+    constants = 1 if len(task.layout.free) > 1 else 0
+    total = np.nansum((data - centre[:, None]) ** 2, axis=1)
+    freedom = np.maximum(n - constants, 1)
+    variance = np.maximum(total / freedom, rounding**2) / width**2
+    free = list(task.layout.free)
+    return Batch(
+        task=task._replace(args=args),
+        start=np.clip(
+            np.repeat(task.start[None], count, 0) if starts is None else starts[:, free],
+            task.box.low,
+            task.box.high,
+        ),
+        y=flat,
+        inverse=inverse,
+        observed=observed,
+        each=each,
+        rounding=rounding,
+        width=width,
+        null=freedom * (np.log(2 * np.pi * variance) + 1) / 2,
+    )
+
+
+def _flat_of_many(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
+    count, flat = len(parts[0]), []
+    for part, (_, is_complex) in zip(parts, kinds, strict=True):
+        part = np.stack([np.real(part), np.imag(part)], axis=-1) if is_complex else part
+        flat.append(part.reshape(count, -1).astype(np.float64))
+    return np.concatenate(flat, axis=1)
+
+
+def _starts_of(start: Any, count: int) -> tuple[np.ndarray | None, Any]:
+    """Starts of all curves if they differ, and the first."""
+    leaves, structure = jax.tree.flatten(start)
+    arrays = [numbers(leaf, "The start") for leaf in leaves]
+    if not arrays or any(array.ndim == 0 or array.shape[0] != count for array in arrays):
+        return None, start
+    flat = np.concatenate([array.reshape(count, -1) for array in arrays], axis=1)
+    return flat.astype(np.float64), jax.tree.unflatten(structure, [array[0] for array in arrays])
+
+
+def _spread_of_many(sigma: Any, structure: Any, kinds: tuple, flat: np.ndarray) -> np.ndarray:
+    count = len(flat)
+    if np.ndim(sigma) == 0 and not isinstance(sigma, (dict, list, tuple)):
+        rows = [spread_of(sigma, structure, kinds, flat[k]) for k in range(1)] * count
+        return np.stack(rows)
+    leaves = [np.asarray(leaf) for leaf in structure.flatten_up_to(sigma)]
+    for leaf, (shape, _) in zip(leaves, kinds, strict=True):
+        if leaf.shape != (count, *shape):
+            raise ValueError(f"sigma of shape {leaf.shape} does not fit data of {(count, *shape)}.")
+    rows = [
+        spread_of(
+            jax.tree.unflatten(structure, [leaf[k] for leaf in leaves]), structure, kinds, row
+        )
+        for k, row in enumerate(flat)
+    ]
+    return np.stack(rows)

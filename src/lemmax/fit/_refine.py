@@ -1,0 +1,154 @@
+"""From a start to a fit of the data that are right: graduated losses, then least squares."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
+from ._message import shortest
+from ._steps import Box, Ended, Evaluate, descend
+
+# The redescending loss bends at these multiples of the scale (that of all data, then of those that
+# seem right), one after the other.
+_BENDS = (6.0, 3.0, 3.0)
+# Losses on the way are minimised only so far, and the scale is estimated so often.
+_ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
+# A scale that falls by less than this is found.
+_STABLE = 0.8
+# Residuals below so many rounding errors are none.
+_EXACT = 16.0
+
+
+class Setting(NamedTuple):
+    """What all stages of a fit share, for any number of lanes with the same data."""
+
+    evaluate: Evaluate
+    counts: np.ndarray
+    """Of shape (data,): 1 where there is a datum, 0 where it is missing."""
+    box: Box
+    rounding: float
+    width: float
+    """The range of the data, in the units of residuals."""
+    watch: Callable[[], None] = lambda: None
+    robust: bool = True
+
+    def descend(self, x: np.ndarray, weight: np.ndarray, loss: Loss, **options) -> Ended:
+        """Minimise a loss in every lane."""
+        return descend(
+            self.evaluate,
+            x,
+            np.broadcast_to(weight, (len(x), len(self.counts))),
+            loss,
+            self.box,
+            rounding=np.full(len(x), self.rounding),
+            watch=self.watch,
+            **options,
+        )
+
+    def scale(self, residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.ndarray:
+        """The robust scale in each lane, at least at the level of rounding errors."""
+        counts = np.broadcast_to(counts, residual.shape)
+        return np.maximum(robust_scale(residual, counts, fitted), _EXACT * self.rounding)
+
+
+class Candidates(NamedTuple):
+    """A fit in each lane, and how well it tells the data."""
+
+    ended: Ended
+    keep: np.ndarray
+    """Which data it takes for right."""
+    length: np.ndarray
+    """Of the message that tells the data, in nats: less is better."""
+
+    def of(self, lanes: np.ndarray) -> "Candidates":
+        """Those of some lanes."""
+        ended = Ended(*(part[lanes] for part in self.ended))
+        return Candidates(ended, self.keep[lanes], self.length[lanes])
+
+
+def joined(*parts: Candidates) -> Candidates:
+    """All of them, in order."""
+    ended = Ended(*(np.concatenate(them) for them in zip(*(p.ended for p in parts), strict=True)))
+    keep, length = (np.concatenate([getattr(p, n) for p in parts]) for n in ("keep", "length"))
+    return Candidates(ended, keep, length)
+
+
+def at(setting: Setting, x: np.ndarray) -> Ended:
+    """The starts themselves."""
+    residual, jacobian = setting.evaluate(np.arange(len(x)), x)
+    value = np.sum(residual**2, axis=1)
+    value[~np.isfinite(value) | ~np.all(np.isfinite(jacobian), axis=(1, 2))] = np.inf
+    lanes = len(x)
+    no, steps = np.zeros(lanes, bool), np.zeros(lanes, int)
+    return Ended(x, residual, jacobian, value, np.full(lanes, np.inf), no, steps)
+
+
+def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0) -> Ended:
+    """Least absolute deviations, smoothed at a scale that falls with the residuals."""
+    p = x.shape[1]
+    residual, jacobian = setting.evaluate(np.arange(len(x)), x) if known is None else known
+    scale = setting.scale(residual, setting.counts, p)
+    ended = None
+    for _ in range(_ROUNDS):
+        ended = setting.descend(
+            x,
+            setting.counts,
+            Loss(ABSOLUTE, scale),
+            tol=_ROUGH,
+            max_steps=_ROUGH_STEPS,
+            known=(residual, jacobian),
+            reach=reach,
+        )
+        x, residual, jacobian = ended.x, ended.residual, ended.jacobian
+        new = np.minimum(setting.scale(residual, setting.counts, p), scale)
+        if np.all(new >= _STABLE * scale):
+            break
+        scale = new
+    assert ended is not None
+    return ended
+
+
+def refine(setting: Setting, ended: Ended) -> Candidates:
+    """A redescending loss, then least squares on what is right, until that no longer changes."""
+    p = ended.x.shape[1]
+    counts = setting.counts
+    for bend in _BENDS:
+        scale = setting.scale(ended.residual, counts, p)
+        ended = setting.descend(
+            ended.x,
+            setting.counts,
+            Loss(REDESCENDING, bend * scale),
+            tol=_ROUGH,
+            max_steps=_ROUGH_STEPS,
+            known=(ended.residual, ended.jacobian),
+        )
+        counts, _ = judge(setting, ended.residual, ended.x.shape[1])
+    return settle(setting, ended, tol=_ROUGH, max_steps=_ROUGH_STEPS)
+
+
+def settle(setting: Setting, ended: Ended, **options) -> Candidates:
+    """Least squares on the data that are right, until these no longer change."""
+    keep, length = judge(setting, ended.residual, ended.x.shape[1])
+    for _ in range(_ROUNDS):
+        known = ended.residual, ended.jacobian
+        ended = setting.descend(
+            ended.x, keep.astype(float), squares(len(keep)), known=known, **options
+        )
+        new, length = judge(setting, ended.residual, ended.x.shape[1])
+        if np.array_equal(new, keep):
+            break
+        keep = new
+    return Candidates(ended, keep, length)
+
+
+def judge(setting: Setting, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which data are right in each lane, and the length of the message; infinite if not finite."""
+    lanes = len(residual)
+    scale = setting.scale(residual, setting.counts, fitted)
+    # Rounding errors are all alike: fits that leave no more are equally good.
+    sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
+    least = 0.5 if setting.robust else 1.0
+    counts = np.broadcast_to(setting.counts, residual.shape)
+    width = np.full(lanes, setting.width)
+    return shortest(sizes, counts, fitted, scale, width, least)

@@ -1,0 +1,253 @@
+"""`fit`: a model of one's own, fitted to data of which some may be wrong."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from .._checks import check_kind, check_real, check_whole
+from .._dtype import x64_context, x64_is_on
+from .._tree import is_traced
+from ..losses import AbstractLoss, SquaredL2
+from ..solve.progress import no_progress_bar, progress_bar
+from ._data import Task, prepare, start_like
+from ._gradients import differentiable
+from ._refine import Candidates, Setting
+from ._search import AGREE, Search, Stopped
+from ._verdict import Verdict, judge_fit
+from .result import Fit, TracedFit, as_outputs
+
+# How many variations of the start are looked at, at most, if the first fits do not convince.
+_STARTS = 288
+
+
+def fit(
+    model: Callable[..., PyTree],
+    y: Any,
+    start: PyTree,
+    *,
+    args: Any = None,
+    loss: AbstractLoss | None = None,
+    sigma: Any = None,
+    bounds: Any = None,
+    fixed: Any = None,
+    starts: int | Iterable[PyTree] = _STARTS,
+    max_seconds: float | None = None,
+    progress: bool = False,
+) -> Fit:
+    """Fit a model of your own to data of which some may be wrong.
+
+    Nonlinear least squares on the data that are right, which are found first: by least absolute
+    deviations, then a loss under which gross errors have no say. The answer does not depend on the
+    units of parameters or data. Several starts are tried until fits agree. See docs/fit.md.
+
+    Parameters
+    ----------
+    model : callable
+        ``model(x)``, or ``model(x, *args)``: any function of the parameters written in JAX. What it
+        returns is compared with y.
+    y : array, or pytree of arrays
+        What was observed; NaN is missing. Complex data have real and imaginary parts, each with
+        errors of its own.
+    start : pytree of numbers or arrays
+        Where to start. The parameters come back in the same structure.
+    args : tuple, optional
+        Further arguments of the model: arrays, such as times. The model is compiled once for all
+        their values.
+    loss : SquaredL2, optional
+        Least squares on all data. If not given, wrong data are found and left out.
+    sigma : number, or like y, optional
+        Standard deviation of each datum, up to a common factor. It serves for the fit, the errors
+        and the judgement of outliers.
+    bounds : pair of pytrees, optional
+        ``(low, high)``, each like the start, a number for all, or None; None within is no bound.
+    fixed : pytree of bool, optional
+        Like the start: True for parameters that keep the value of the start.
+    starts : int, or several pytrees
+        How many variations of the start to look at, at most, if the first fits do not convince; or
+        further starts to begin with.
+    max_seconds : float, optional
+        After so many seconds the search ends with what it has.
+    progress : bool
+        Show a progress bar (needs rich).
+
+    Returns
+    -------
+    Fit
+        Parameters, standard errors, outliers, noise and a verdict; ``print(fitted.summary())``
+        tells it. Ctrl-C ends the search and returns what it had.
+
+    Notes
+    -----
+    `jax.grad`, `jax.jacrev` and `jax.jvp` with respect to y, args and sigma differentiate
+    ``fitted.x`` (all that there is then) by the implicit function theorem; which data are right
+    does not change.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> def decay(x, t):
+    ...     return x["height"] * jnp.exp(-x["rate"] * t)
+    >>> t = np.linspace(0.0, 3.0, 40)
+    >>> y = 2 * np.exp(-1.3 * t) + 0.01 * np.random.default_rng(0).standard_normal(40)
+    >>> y[::8] += 3.0  # wrong
+    >>> fitted = lm.fit(decay, y, {"height": 1.0, "rate": 1.0}, args=(t,))
+    >>> fitted.status.name, fitted.outliers
+    ('FITTED', array([ 0,  8, 16, 24, 32]))
+    >>> print(f"{fitted.x['rate']:.2f} ± {fitted.standard_errors['rate']:.2f}")
+    1.31 ± 0.01
+    """
+    began = time.perf_counter()
+    if max_seconds is not None:
+        check_real(0, max_seconds=max_seconds)
+    if loss is not None:
+        check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust")
+        if loss.weights is not None:
+            raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
+    if is_traced((y, start, args, sigma, bounds)):
+        return _traced(model, y, start, args, sigma, loss, bounds, fixed, starts)
+    with x64_context():
+        task = prepare(model, y, start, args, sigma, bounds, fixed)
+        tries, others = _starts(starts, task)
+        ends = None if max_seconds is None else began + max_seconds
+        bar = progress_bar("fit", _STARTS) if progress else no_progress_bar()
+        with bar as report:
+            setting = _setting(task, ends, loss is None)
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                search = Search(setting, task.start, others, tries)
+                if search.hopeless:
+                    raise ValueError(
+                        "The model, or its derivative, is not finite at the start. Start elsewhere."
+                    )
+                interrupted = _run(search, report)
+                verdict = judge_fit(task, setting, search.found, interrupted)
+    return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
+
+
+def _traced(
+    model: Any,
+    y: Any,
+    start: Any,
+    args: Any,
+    sigma: Any,
+    loss: Any,
+    bounds: Any,
+    fixed: Any,
+    starts: Any,
+) -> Fit:
+    if is_traced((start, bounds)):
+        raise ValueError(
+            "The parameters do not depend on the start, nor on bounds: give them as numbers, or by "
+            "jax.lax.stop_gradient outside of the function that is differentiated."
+        )
+    if not x64_is_on():
+        raise ValueError(
+            "Derivatives of fits need 64 bits: jax.config.update('jax_enable_x64', True)."
+        )
+    several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+
+    def run(y: Any, args: Any, sigma: Any) -> Fit:
+        return fit(
+            model,
+            y,
+            start,
+            args=args,
+            loss=loss,
+            sigma=sigma,
+            bounds=bounds,
+            fixed=fixed,
+            starts=starts,
+        )
+
+    return TracedFit(differentiable(run, model, y, several, sigma))
+
+
+def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
+    if isinstance(starts, int) or (np.ndim(starts) == 0 and not isinstance(starts, Iterable)):
+        check_whole(0, starts=starts)
+        return int(starts), np.zeros((0, len(task.start)))
+    others = [start_like(task, one) for one in starts]
+    return _STARTS, np.stack(others) if others else np.zeros((0, len(task.start)))
+
+
+def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
+    def watch() -> None:
+        if ends is not None and time.perf_counter() > ends:
+            raise Stopped
+
+    data = task.y / task.units
+    width = float(np.ptp(data)) or float(np.max(np.abs(data))) or 1.0
+    return Setting(
+        evaluate=task.evaluate,
+        counts=np.ones(len(task.y)),
+        box=task.box,
+        rounding=task.rounding or float(np.finfo(np.float64).tiny),
+        width=width,
+        watch=watch,
+        robust=robust,
+    )
+
+
+def _run(search: Search, report: Callable[[int, float], None]) -> bool:
+    """Search; whether it was interrupted."""
+    try:
+        search.run(report)
+    except (Stopped, KeyboardInterrupt):
+        return True
+    return False
+
+
+def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds: float) -> Fit:
+    """The best candidate in the user's terms."""
+    structure, kinds = task.outputs
+    layout = task.layout
+    x = layout.fill(task.base, found.ended.x[0])
+    errors = layout.fill(np.zeros_like(task.base), np.sqrt(np.diag(verdict.covariance)))
+    residual = np.full(task.observed.size, np.nan)
+    residual[task.observed] = found.ended.residual[0] * task.units
+    wrong = np.zeros(task.observed.size)
+    wrong[task.observed] = ~found.keep[0]
+    right = task.observed & (wrong == 0)
+    masks = jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))
+    return Fit(
+        x=layout.tree(x),
+        standard_errors=layout.tree(errors),
+        covariance=verdict.covariance,
+        names=task.free_names,
+        status=verdict.status,
+        objections=verdict.objections,
+        remarks=verdict.remarks,
+        residual=as_outputs(residual, kinds, structure),
+        outliers=jax.tree.map(_indices, masks),
+        noise=verdict.noise,
+        freedom=verdict.freedom,
+        observations=len(task.y),
+        outlier_count=int(np.sum(~found.keep[0])),
+        offset=float(found.ended.offset[0]),
+        minima=_minima(task, found),
+        starts=starts,
+        seconds=seconds,
+        right=right,
+        task=task,
+    )
+
+
+def _indices(mask: np.ndarray) -> Any:
+    places = np.nonzero(np.atleast_1d(mask))
+    return places[0] if len(places) == 1 else places
+
+
+def _minima(task: Task, found: Candidates, most: int = 5) -> tuple[PyTree, ...]:
+    """Other ends of the search that explain the data differently."""
+    lengths, others = [found.length[0]], []
+    for k in range(1, len(found.length)):
+        fair = np.isfinite(found.length[k]) and found.ended.settled[k]
+        if fair and len(others) < most and np.min(np.abs(found.length[k] - lengths)) > AGREE:
+            lengths.append(found.length[k])
+            others.append(task.layout.tree(task.layout.fill(task.base, found.ended.x[k])))
+    return tuple(others)

@@ -1,0 +1,278 @@
+"""What `lemmax.fit` hands over: parameters with their errors, and what is known about them."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+from scipy.special import stdtrit
+
+from .._checks import check_real
+from .._dtype import x64_context
+from ._data import Task, arguments
+from ._program import compiled
+from .status import FitStatus
+
+
+class Interval(NamedTuple):
+    """Two pytrees of bounds."""
+
+    low: PyTree
+    high: PyTree
+
+
+class Prediction(NamedTuple):
+    """The curve of a fit with its band; pytrees like the data."""
+
+    value: PyTree
+    standard_error: PyTree
+    low: PyTree
+    high: PyTree
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """The outcome of `lemmax.fit`.
+
+    Pytrees hold NumPy arrays in float64. Nothing in it is to be believed unless
+    ``status.succeeded``.
+    """
+
+    x: PyTree
+    """The parameters, like the start."""
+    standard_errors: PyTree
+    """Like the start: infinite where the data do not determine a parameter, NaN at a bound, 0 where
+    it was fixed."""
+    covariance: np.ndarray
+    """Of the parameters that were fitted, in the order of `names`."""
+    names: tuple[str, ...]
+    """Of the parameters that were fitted."""
+    status: FitStatus
+    objections: tuple[str, ...]
+    """Why the parameters are not to be believed; empty if they are."""
+    remarks: tuple[str, ...]
+    """What else is worth knowing."""
+    residual: PyTree
+    """The model less the data; NaN where these are missing."""
+    outliers: Any
+    """Where the data are wrong: indices, so that ``y[outliers]`` are those (a pytree of them if y
+    is one). Of complex data those of which either part is wrong."""
+    noise: float
+    """Standard deviation of the right data around the curve, in units of sigma if given."""
+    freedom: int
+    """Right data less parameters."""
+    observations: int
+    """The number of observed values."""
+    outlier_count: int
+    """How many of them are wrong."""
+    offset: float
+    """Cosine between the residual and what the parameters can change: 0 at a minimum."""
+    minima: tuple[PyTree, ...]
+    """Where other starts ended, the best first; only those that explain the data differently."""
+    starts: int
+    """How many starts were looked at."""
+    seconds: float
+    """Time it took, compilation included."""
+    right: np.ndarray = dataclasses.field(repr=False)
+    """Which numbers of the data, all in one vector, were observed and are right."""
+    task: Task = dataclasses.field(repr=False)
+    """Model, data and start, as they were fitted."""
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Confidence intervals of the parameters.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            Two pytrees like the start, ``low`` and ``high``.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> fitted = lm.fit(lambda x: x * jnp.ones(4), np.array([1.0, 2.0, 3.0, 4.0]), 1.0)
+        >>> low, high = fitted.interval(0.95)
+        >>> print(f"{low:.3f} {high:.3f}")
+        0.446 4.554
+        """
+        factor = self._factor(level)
+        with np.errstate(invalid="ignore"):
+            return Interval(
+                jax.tree.map(lambda x, s: x - factor * s, self.x, self.standard_errors),
+                jax.tree.map(lambda x, s: x + factor * s, self.x, self.standard_errors),
+            )
+
+    def predict(self, level: float = 0.95, *, args: Any = None) -> Prediction:
+        """The curve, with a band in which it lies at this level of confidence, point by point.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        args : tuple, optional
+            Other arguments of the model than those it was fitted with, say other times.
+
+        Returns
+        -------
+        Prediction
+            Pytrees like what the model returns: ``value``, ``standard_error``, ``low``, ``high``.
+            Parts of complex values have errors of their own.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> def line(x, t):
+        ...     return x["a"] + x["b"] * t
+        >>> t = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+        >>> y = np.array([1.1, 2.9, 5.1, 6.9, 9.1])
+        >>> fitted = lm.fit(line, y, {"a": 1.0, "b": 1.0}, args=(t,))
+        >>> later = fitted.predict(0.95, args=(np.array([5.0]),))
+        >>> print(later.value.round(3), (later.high - later.value).round(3))
+        [11.02] [0.422]
+        """
+        factor = self._factor(level)
+        task = self.task
+        other = task.args if args is None else arguments(args)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(self.x)])
+        with x64_context():
+            shapes = jax.eval_shape(task.model, task.layout.tree(flat), *other)
+            leaves, structure = jax.tree.flatten(shapes)
+            kinds = tuple(
+                (leaf.shape, np.issubdtype(leaf.dtype, np.complexfloating)) for leaf in leaves
+            )
+            count = sum(int(np.prod(shape)) * (2 if both else 1) for shape, both in kinds)
+            program = compiled(task.model, task.layout, count)
+            value, slopes = program(flat[list(task.layout.free)], task.base, other)
+            value, slopes = np.asarray(value), np.asarray(slopes)
+        covariance = np.where(np.isnan(self.covariance), 0, self.covariance)
+        unseen = np.isinf(np.diag(covariance))
+        known = np.where(np.isinf(covariance), 0, covariance)
+        error = np.sqrt(np.maximum(np.einsum("np,pq,nq->n", slopes, known, slopes), 0))
+        error = np.where(np.any(slopes[:, unseen] != 0, axis=1), np.inf, error)
+        with np.errstate(invalid="ignore"):
+            parts = (value, error, value - factor * error, value + factor * error)
+        return Prediction(*(as_outputs(part, kinds, structure) for part in parts))
+
+    def _factor(self, level: float) -> float:
+        check_real(0, 1, open_low=True, level=level)
+        if self.freedom <= 0:
+            return float("inf")
+        return float(stdtrit(self.freedom, (1 + level) / 2))
+
+    def _rows(self) -> list[tuple[str, float, float]]:
+        flat = _flat(self.x), _flat(self.standard_errors)
+        return list(zip(self.task.names, *flat, strict=True))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names, to be written as JSON; what is unknown or infinite is None."""
+
+        def number(value: Any) -> float | None:
+            return float(value) if np.isfinite(value) else None
+
+        table = {
+            name: {
+                "value": number(value),
+                "standard_error": number(error),
+                "fixed": name not in self.names,
+            }
+            for name, value, error in self._rows()
+        }
+        return {
+            "status": self.status.name,
+            "objections": list(self.objections),
+            "remarks": list(self.remarks),
+            "parameters": table,
+            "noise": number(self.noise),
+            "outlier_count": self.outlier_count,
+            "observations": self.observations,
+            "freedom": self.freedom,
+            "offset": number(self.offset),
+            "starts": self.starts,
+            "seconds": self.seconds,
+        }
+
+    def summary(self) -> str:
+        """The parameters with their errors, and what is known about them, in a few lines."""
+        lines = [f"{self.status.name}: {self.status.message}"]
+        lines += [f"  Because {objection}." for objection in self.objections]
+        width = max(len(name) for name in self.task.names)
+        for name, value, error in self._rows():
+            lines.append(f"{name:{width}}  {_with_error(value, error, name in self.names)}")
+        share = self.outlier_count / max(self.observations, 1)
+        units = " times sigma" if self.task.sigma is not None else ""
+        exact = self.status is FitStatus.EXACT
+        lines += [
+            f"noise     {'none' if exact else f'{self.noise:.3g}{units} (standard deviation)'}",
+            f"outliers  {self.outlier_count} of {self.observations} ({share:.1%})",
+            f"freedom   {self.freedom}: right data less parameters",
+        ]
+        lines += [f"remark    {remark}" for remark in self.remarks]
+        lines.append(
+            f"effort    {self.starts} start{'s' * (self.starts != 1)}, {self.seconds:.2f} s"
+        )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Fit {self.status.name}, {len(self.names)} parameters>"
+
+
+class TracedFit(Fit):
+    """What a fit is while JAX differentiates it: the parameters."""
+
+    def __init__(self, x: PyTree):
+        object.__setattr__(self, "x", x)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"While JAX differentiates a fit only its x is known, not {name}: fit again outside."
+        )
+
+    def __repr__(self) -> str:
+        return "<Fit, differentiated>"
+
+
+def _flat(tree: PyTree) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def _with_error(value: float, error: float, fitted: bool) -> str:
+    """A value with as many digits as its error supports."""
+    if not fitted:
+        return f"{value:.7g} (fixed)"
+    if np.isnan(error):
+        return f"{value:.7g} (at its bound)"
+    if np.isinf(error):
+        return f"{value:.7g} (not determined)"
+    if error == 0 or value == 0:
+        return f"{value:.7g} ± {error:.2g}"
+    digits = int(np.clip(np.floor(np.log10(abs(value))) - np.floor(np.log10(error)) + 2, 2, 16))
+    return f"{value:.{digits}g} ± {error:.2g}"
+
+
+def as_outputs(flat: np.ndarray, kinds: tuple, structure: Any, lanes: int | None = None) -> PyTree:
+    """A pytree like the outputs of the model, from one real vector, or one for each lane."""
+    leaves, first = [], 0
+    before = () if lanes is None else (lanes,)
+    for shape, both in kinds:
+        count = int(np.prod(shape)) * (2 if both else 1)
+        part = flat[..., first : first + count]
+        first += count
+        if both:
+            part = part.reshape((*before, *shape, 2))
+            # Built by parts: infinite times the imaginary unit would make the other part NaN.
+            made = np.empty(part.shape[:-1], np.complex128)
+            made.real, made.imag = part[..., 0], part[..., 1]
+            part = made
+        leaves.append(part.reshape((*before, *shape)))
+    return jax.tree.unflatten(structure, leaves)

@@ -1,0 +1,85 @@
+"""Fits of one's own models: data, curve and residuals."""
+
+from typing import Any
+
+import numpy as np
+
+from ..fit import Fit
+from ._axes import new_figure
+
+# How much of the colour of the curve its band has.
+_BAND = 0.25
+
+
+def fit(
+    fitted: Fit, t: Any = None, *, level: float = 0.95, xlabel: str = "t", ylabel: str = "y"
+) -> Any:
+    """Draw data and curve with its band, wrong data in red, and residuals below.
+
+    Parameters
+    ----------
+    fitted : Fit
+        What `lemmax.fit` returned, of data in one array of one axis.
+    t : array, optional
+        Where the data were taken; their numbers if not given. They need not be in order.
+    level : float
+        Of the band, in which the curve lies.
+    xlabel, ylabel : str
+        Names of the axes.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> t = np.linspace(0.0, 1.0, 20)
+    >>> y = 1 + t + 0.01 * np.cos(50 * t)
+    >>> fitted = lm.fit(lambda x: x[0] + x[1] * t, y, [0.0, 0.0])
+    >>> figure = lm.plots.fit(fitted, t)
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['y', 'residual']
+    """
+    residual = fitted.residual
+    if not isinstance(residual, np.ndarray) or residual.ndim != 1 or np.iscomplexobj(residual):
+        raise ValueError("Only fits to one real array with one axis can be drawn.")
+    t = np.arange(len(residual)) if t is None else np.asarray(t)
+    if t.shape != residual.shape:
+        raise ValueError(f"t has shape {t.shape}, and the data have shape {residual.shape}.")
+    curve = fitted.predict(level)
+    data = np.asarray(curve.value) - residual
+    wrong = np.zeros(len(data), bool)
+    wrong[fitted.outliers] = True
+    order = np.argsort(t, kind="stable")
+    figure = new_figure((8, 6))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    above.plot(t[order], curve.value[order], color="C0", label="fit", zorder=2)
+    if np.all(np.isfinite(curve.low)):
+        above.fill_between(
+            t[order],
+            curve.low[order],
+            curve.high[order],
+            color="C0",
+            alpha=_BAND,
+            linewidth=0,
+            label=f"{level:.0%} band",
+        )
+    for ax, values in ((above, data), (below, -residual)):
+        ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", zorder=3)
+        if np.any(wrong):
+            name = f"wrong ({int(np.sum(wrong))})"
+            ax.plot(t[wrong], values[wrong], "x", color="C3", label=name, zorder=3)
+    below.axhline(0, color="C0", linewidth=1)
+    right = np.abs(residual[~wrong & np.isfinite(residual)])
+    if right.size and np.max(right) > 0:
+        # Wrong data would squeeze the others into a line; those outside are at the edge.
+        limit = 1.3 * float(np.max(right))
+        below.set_ylim(-limit, limit)
+    above.set_ylabel(ylabel)
+    below.set_ylabel("residual")
+    below.set_xlabel(xlabel)
+    above.set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}")
+    above.legend()
+    return figure

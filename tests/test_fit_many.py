@@ -1,0 +1,109 @@
+"""`lm.fit_many`: the same answers as one fit after the other."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lemmax as lm
+
+T = np.linspace(0.0, 3.0, 60)
+START = {"height": 1.0, "rate": 1.0}
+
+
+def decay(x, t):
+    return x["height"] * jnp.exp(-x["rate"] * t)
+
+
+@pytest.fixture(scope="module")
+def curves():
+    rng = np.random.default_rng(0)
+    heights, rates = rng.uniform(1, 3, 50), rng.uniform(0.5, 2, 50)
+    y = heights[:, None] * np.exp(-rates[:, None] * T) + 0.02 * rng.standard_normal((50, 60))
+    wrong = rng.random(y.shape) < 0.1 * (np.arange(50) % 2)[:, None]
+    y = np.where(wrong, y + rng.choice([-4.0, 4.0], y.shape), y)
+    y[:, 11] = np.nan
+    wrong[:, 11] = False
+    return y, wrong, rates
+
+
+def test_the_answers_are_those_of_single_fits(curves):
+    y, wrong, _ = curves
+    many = lm.fit_many(decay, y, START, args=(T,))
+    assert np.all(many.succeeded)
+    assert np.array_equal(many.wrong, wrong)
+    for k in range(0, 50, 7):
+        alone = lm.fit(decay, y[k], START, args=(T,))
+        assert many.status(k) is alone.status
+        assert np.isclose(many.x["rate"][k], alone.x["rate"], rtol=1e-7)
+        assert np.isclose(many.standard_errors["rate"][k], alone.standard_errors["rate"], rtol=1e-5)
+        assert np.isclose(many.noise[k], alone.noise, rtol=1e-6)
+        assert many.freedom[k] == alone.freedom
+
+
+def test_least_squares_if_asked_for(curves):
+    y, _, _ = curves
+    many = lm.fit_many(decay, y, START, args=(T,), loss=lm.losses.SquaredL2())
+    assert not np.any(many.wrong)
+    alone = lm.fit(decay, y[1], START, args=(T,), loss=lm.losses.SquaredL2())
+    assert np.isclose(many.x["rate"][1], alone.x["rate"], rtol=1e-5)
+
+
+def test_times_and_starts_of_their_own(curves):
+    _, _, rates = curves
+    rng = np.random.default_rng(1)
+    times = np.sort(rng.uniform(0, 3, (50, 60)), axis=1)
+    y = np.exp(-rates[:, None] * times) + 0.01 * rng.standard_normal((50, 60))
+    start = {"height": np.full(50, 0.5), "rate": rates * 1.5}
+    many = lm.fit_many(decay, y, start, each=(times,))
+    assert np.all(many.succeeded)
+    assert np.mean(np.abs(many.x["rate"] - rates) < 3 * many.standard_errors["rate"]) > 0.9
+
+
+def test_bounds_fixed_and_sigma(curves):
+    y, _, _ = curves
+    fixed = {"height": True, "rate": False}
+    many = lm.fit_many(decay, y, {"height": 2.0, "rate": 1.0}, args=(T,), fixed=fixed)
+    assert np.all(many.x["height"] == 2.0)
+    assert np.all(many.standard_errors["height"] == 0)
+    bounded = lm.fit_many(decay, y, START, args=(T,), bounds=(0.0, {"height": 1.5, "rate": None}))
+    assert np.max(bounded.x["height"]) == 1.5
+    k = int(np.argmax(bounded.x["height"] == 1.5))
+    assert np.isnan(bounded.standard_errors["height"][k])
+    sigma = np.where(np.arange(60) % 2 == 0, 1.0, 10.0) * np.ones((50, 1))
+    weighted = lm.fit_many(decay, y, START, args=(T,), sigma=sigma)
+    alone = lm.fit(decay, y[0], START, args=(T,), sigma=sigma[0])
+    assert np.isclose(weighted.x["rate"][0], alone.x["rate"], rtol=1e-6)
+
+
+def test_verdicts_curve_by_curve():
+    rng = np.random.default_rng(0)
+    y = np.stack([2 * np.exp(-T), rng.standard_normal(60), np.exp(-T) + 0.01 * rng.random(60)])
+    many = lm.fit_many(decay, y, START, args=(T,))
+    assert many.status(0) is lm.FitStatus.EXACT
+    assert not many.succeeded[1]
+    assert many.status(2) is lm.FitStatus.FITTED
+    assert "EXACT" in str(many)
+    assert repr(many) == "<ManyFits of 3 curves, 2 succeeded>"
+
+
+def test_what_nothing_sees():
+    y = np.exp(-T) + 0.01 * np.random.default_rng(0).standard_normal((4, 60))
+    many = lm.fit_many(lambda x: x[0] * x[1] * jnp.exp(-x[2] * T), y, np.array([1.0, 0.5, 0.7]))
+    assert np.all(many.codes == lm.FitStatus.NOT_IDENTIFIED)
+    assert np.array_equal(np.isinf(many.standard_errors[0]), [True, True, False])
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "sentence"),
+    [
+        (np.float64(3.0), {}, "axis of curves"),
+        (np.zeros((4, 7)), {"args": (T,)}, "must be alike"),
+        (np.full((4, 60), np.inf), {"args": (T,)}, "infinite"),
+        (np.zeros((4, 60)), {"each": (np.zeros((3, 60)),)}, "axis of 4 curves"),
+        (np.zeros((4, 60)), {"args": (T,), "sigma": np.ones((4, 7))}, "does not fit"),
+        (np.zeros((4, 60)), {"args": (T,), "loss": lm.losses.L1()}, "SquaredL2"),
+    ],
+)
+def test_sentences(y, options, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        lm.fit_many(decay, y, START, **options)

@@ -1,0 +1,177 @@
+"""Verdicts of `lm.fit`, and sentences for what cannot be right."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lemmax as lm
+
+T = np.linspace(0.0, 3.0, 40)
+NOISE = np.random.default_rng(0).standard_normal(40)
+DECAY = 2 * np.exp(-1.3 * T)
+START = np.array([1.0, 1.0])
+
+
+def decay(x):
+    return x[0] * jnp.exp(-x[1] * T)
+
+
+def test_exact_data():
+    y = DECAY.copy()
+    y[::6] += 5.0
+    fitted = lm.fit(decay, y, START)
+    assert fitted.status is lm.FitStatus.EXACT
+    assert np.allclose(fitted.x, [2.0, 1.3], rtol=1e-12)
+    assert np.array_equal(fitted.outliers, np.arange(0, 40, 6))
+    assert "none" in fitted.summary()
+
+
+def test_parameters_that_only_their_sum_counts_of():
+    for y in (DECAY, DECAY + 0.01 * NOISE):
+        fitted = lm.fit(lambda x: (x[0] + x[2]) * jnp.exp(-x[1] * T), y, np.ones(3))
+        assert fitted.status is lm.FitStatus.NOT_IDENTIFIED
+        assert np.array_equal(np.isinf(fitted.standard_errors), [True, False, True])
+        assert "x[0], x[2]" in fitted.objections[0]
+        assert np.isclose(fitted.x[0] + fitted.x[2], 2.0, rtol=0.01)
+        assert "not determined" in fitted.summary()
+        # The curve is known in spite of it, but not its band by these parameters alone.
+        assert np.allclose(fitted.predict().value, DECAY, atol=0.05)
+
+
+def test_a_parameter_that_nothing_sees():
+    fitted = lm.fit(
+        lambda x: x["a"] * jnp.exp(-x["b"] * T) + 0 * x["c"],
+        DECAY + 0.01 * NOISE,
+        {"a": 1.0, "b": 1.0, "c": 1.0},
+    )
+    assert fitted.status is lm.FitStatus.NOT_IDENTIFIED
+    assert fitted.objections == ("the data do not determine c",)
+    assert np.isfinite(fitted.standard_errors["a"])
+    with_it_fixed = lm.fit(
+        lambda x: x["a"] * jnp.exp(-x["b"] * T) + 0 * x["c"],
+        DECAY + 0.01 * NOISE,
+        {"a": 1.0, "b": 1.0, "c": 1.0},
+        fixed={"a": False, "b": False, "c": True},
+    )
+    assert with_it_fixed.status is lm.FitStatus.FITTED
+    assert np.isclose(with_it_fixed.x["b"], fitted.x["b"], rtol=1e-6)
+
+
+def test_data_of_noise_alone_support_nothing():
+    fitted = lm.fit(decay, NOISE, START)
+    assert fitted.status in (lm.FitStatus.DOUBTFUL, lm.FitStatus.NOT_CONVERGED)
+    assert fitted.objections
+
+
+def test_as_many_data_as_parameters():
+    fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * T[:2]), DECAY[:2], START)
+    assert not fitted.status.succeeded
+    assert fitted.freedom == 0
+
+
+def test_a_datum_that_alone_determines_a_parameter():
+    pulse = np.zeros(40)
+    pulse[17] = 1.0
+    fitted = lm.fit(
+        lambda x: x[0] * jnp.exp(-x[1] * T) + x[2] * pulse, DECAY + 0.01 * NOISE, np.ones(3)
+    )
+    assert fitted.status is lm.FitStatus.DOUBTFUL
+    assert "single datum" in fitted.objections[0]
+
+
+def test_a_time_limit_interrupts():
+    fitted = lm.fit(decay, DECAY + 0.01 * NOISE, START, max_seconds=0.0)
+    assert fitted.status is lm.FitStatus.INTERRUPTED
+    assert fitted.x.shape == (2,)
+
+
+def test_a_fit_that_does_not_end():
+    # The best exponent is infinite: the data are a step.
+    y = (np.arange(40) >= 20) + 1e-3 * NOISE
+    fitted = lm.fit(lambda x: 1 / (1 + jnp.exp(-x[0] * (T - x[1]))), y, np.array([1.0, 1.0]))
+    assert not fitted.status.succeeded
+
+
+def test_every_status_says_something():
+    assert len({status.message for status in lm.FitStatus}) == len(lm.FitStatus)
+
+
+def test_correlated_residuals_are_remarked_on():
+    t = np.linspace(0.0, 3.0, 200)
+    y = 2 * np.exp(-1.3 * t) + 0.02 * np.sin(9 * t)
+    fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, START)
+    assert "correlated" in fitted.remarks[0]
+
+
+def test_a_summary_and_numbers_for_a_file():
+    fitted = lm.fit(decay, DECAY + 0.01 * NOISE, START)
+    assert str(fitted) == fitted.summary()
+    assert "±" in fitted.summary()
+    stored = json.loads(json.dumps(fitted.as_dict()))
+    assert stored["status"] == "FITTED"
+    assert stored["parameters"]["x[1]"]["value"] == fitted.x[1]
+    assert repr(fitted) == "<Fit FITTED, 2 parameters>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        ((lambda x: x[0] * np.exp(-x[1] * T), DECAY, START), {}, "written with jax.numpy"),
+        ((lambda x: x[0] * T if x[1] > 0 else T, DECAY, START), {}, "written with jax.numpy"),
+        ((decay, DECAY[:30], START), {}, "returns an array of shape \\(40,\\)"),
+        ((lambda x: (decay(x), T), DECAY, START), {}, "they must be alike"),
+        ((decay, DECAY + 1j, START), {}, "complex"),
+        ((decay, np.full(40, np.nan), START), {}, "nothing but missing"),
+        ((decay, np.where(T > 0, DECAY, np.inf), START), {}, "infinite"),
+        ((decay, np.where(T > 0.05, np.nan, DECAY), START), {}, "too few"),
+        ((decay, DECAY, {}), {}, "no parameters"),
+        ((decay, DECAY, np.array([1.0, np.nan])), {}, "x\\[1\\] is not"),
+        ((decay, DECAY, "ab"), {}, "made of numbers"),
+        ((decay, DECAY, START * 1j), {}, "Complex parameters"),
+        ((decay, ["a"] * 40, START), {}, "made of numbers"),
+        ((decay, DECAY, START), {"fixed": [True]}, "fixed must"),
+        ((decay, DECAY, START), {"fixed": np.array([True, True])}, "nothing to fit"),
+        ((decay, DECAY, START), {"fixed": np.array([1.0, 0.0])}, "True and False"),
+        ((decay, DECAY, START), {"bounds": 3}, "pair"),
+        ((decay, DECAY, START), {"bounds": (np.zeros(3), None)}, "bounds must have the shapes"),
+        ((decay, DECAY, START), {"bounds": (5.0, 6.0)}, "out of bounds: x\\[0\\], x\\[1\\]"),
+        ((decay, DECAY, START), {"bounds": (2.0, 0.0)}, "above the upper one"),
+        ((decay, DECAY, START), {"bounds": (1.0, 1.0)}, "leave no room"),
+        ((decay, DECAY, START), {"sigma": np.zeros(40)}, "positive"),
+        ((decay, DECAY, START), {"sigma": np.ones(7)}, "does not fit"),
+        ((decay, DECAY, START), {"args": ("linear",)}, "functools.partial"),
+        ((decay, DECAY, START), {"loss": lm.losses.L1()}, "SquaredL2"),
+        ((decay, DECAY, START), {"starts": -1}, "starts"),
+        ((decay, DECAY, START), {"starts": [np.ones(3)]}, "shapes of the start"),
+        ((decay, DECAY, START), {"max_seconds": -1.0}, "max_seconds"),
+        ((lambda x: jnp.log(-(x[0] ** 2)) * T + x[1], DECAY, START), {}, "not finite at the start"),
+    ],
+)
+def test_sentences(arguments, options, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        lm.fit(*arguments, **options)
+
+
+def test_a_model_that_is_not_finite_somewhere():
+    # Logarithms of what becomes negative: such steps are rejected.
+    y = np.log(1 + 2 * T) + 0.01 * NOISE
+    fitted = lm.fit(lambda x: jnp.log(x[0] + x[1] * T), y, np.array([5.0, 0.1]))
+    assert fitted.status is lm.FitStatus.FITTED
+    assert np.allclose(fitted.x, [1.0, 2.0], atol=0.1)
+
+
+def test_a_picture():
+    y = DECAY + 0.01 * NOISE
+    y[::8] += 3.0
+    y[3] = np.nan
+    fitted = lm.fit(decay, y, START)
+    figure = lm.plots.fit(fitted, T)
+    above, below = figure.axes
+    drawn = {line.get_label(): len(line.get_xdata()) for line in above.lines}
+    assert drawn["wrong (5)"] == 5
+    assert drawn["fit"] == 40
+    assert below.get_ylabel() == "residual"
+    with pytest.raises(ValueError, match="t has shape"):
+        lm.plots.fit(fitted, T[:3])
