@@ -147,7 +147,7 @@ class Search:
             return False
         *before, last = (self._refitted(ends, k) for k in range(len(ends)))
         sharp = self._is_sharp(last.scale, [fit.scale for fit in before])
-        return sharp and np.isfinite(last.criterion)
+        return sharp and bool(np.isfinite(last.criterion))
 
     def _refitted(self, ends: list[Descended], attempt: int) -> Refit:
         """Of the rank of an attempt; of those that it contains, see `_noisy`."""
