@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import CPDecomposition
 from lemmax.factor import Options, fit_tensor, interval_width
@@ -179,3 +180,38 @@ def test_a_fit_ends_when_time_is_up_and_keeps_what_it_has():
     assert found.interrupted
     assert found.sweeps == 3
     assert np.isfinite(found.values()).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_zeros_in_factors_do_not_make_a_part_of_the_terms_exact(seed, spoiled):
+    rng = np.random.default_rng(seed)
+    sides = [(side, 2) for side in (9, 8, 7)]
+    truth = at_entries([rng.standard_normal(s) * (rng.random(s) < 0.75) for s in sides])
+    tensor = truth.copy()
+    if spoiled:
+        tensor[0, 0, 0], tensor[1, 1, 1] = 30.0, np.nan
+    model = CPDecomposition(rank=3).fit(tensor)
+    right = np.linalg.norm(model.reconstruct() - truth) < 1e-8 * np.linalg.norm(truth)
+    assert right == (model.status_ == "EXACT")
+    assert right or spoiled
+
+
+def test_a_bound_that_is_too_low_is_said():
+    tensor, _, _ = spoiled(11, rank=3)
+    with pytest.warns(ConvergenceWarning, match="the bound is too low"):
+        model = CPDecomposition(rank=2).fit(tensor)
+    assert model.report_.bound_is_low
+    assert not CPDecomposition(rank=3).fit(tensor).report_.bound_is_low
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_exact_tensors_of_any_unit(scale):
+    tensor, truth, wrong = spoiled(12, noise=0.0)
+    model = CPDecomposition().fit(scale * tensor)
+    assert model.status_ == "EXACT"
+    np.testing.assert_allclose(model.reconstruct() / scale, truth, atol=1e-9)
+    assert model.outliers_.nnz == wrong.sum()
+    lower, upper = model.predict_interval(0.9)
+    assert np.all((lower <= scale * truth) & (scale * truth <= upper))

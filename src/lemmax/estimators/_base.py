@@ -74,7 +74,8 @@ class RecoveringEstimator(Saved, BaseEstimator):
 
     def _forget(self) -> None:
         """What an earlier fit has found, and this one may not."""
-        vars(self).pop("recovery_", None)
+        for name in ("recovery_", "report_"):
+            vars(self).pop(name, None)
 
     def _warn(self) -> None:
         """Warn if the answer is not to be relied on; called at the end of a fit."""

@@ -1,6 +1,7 @@
 """What the estimators on the factor model share."""
 
 import contextlib
+import numbers
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -167,10 +168,16 @@ def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
     )
 
 
-def width_of(level: float, model: FactorModel) -> np.ndarray:
+def check_level(level: Any) -> None:
+    """Raise a sentence if this is no probability."""
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+        shown = level if isinstance(level, numbers.Real) else f"a {type(level).__name__}"
+        raise ValueError(f"level is a probability between 0 and 1, such as 0.9; got {shown}.")
+
+
+def width_of(level: Any, model: FactorModel) -> np.ndarray:
     """Half widths of intervals in standard errors, of a level that is checked."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1; got {level}.")
+    check_level(level)
     return model.width(level)
 
 

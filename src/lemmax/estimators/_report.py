@@ -40,6 +40,8 @@ class TableReport:
     what is known is wrong."""
     sweeps: int
     seconds: float
+    bound_is_low: bool = False
+    """Whether more terms than allowed would predict the cells better."""
 
     @property
     def doubtful_rows(self) -> tuple[int, ...]:
@@ -57,7 +59,7 @@ class TableReport:
         order = len(self.doubtful)
         if order == 2:
             return "rows", "columns"
-        return tuple(f"slices of mode {mode + 1}" for mode in range(order))
+        return tuple(f"mode {mode + 1} slices" for mode in range(order))
 
     @property
     def succeeded(self) -> bool:
@@ -90,6 +92,8 @@ class TableReport:
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
             return f"NOT_IDENTIFIABLE: nothing is predicted better than by {medians}. {told}"
+        if self.bound_is_low:
+            told += " With one more term they are predicted better: the bound is too low."
         return f"NOISE_LEVEL: {told}"
 
     def _explained_by(self) -> str:
@@ -166,6 +170,7 @@ def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) 
         doubtful=tuple(tuple(map(int, side)) for side in found.doubtful()),
         sweeps=found.sweeps,
         seconds=found.seconds,
+        bound_is_low=isinstance(found, TensorFit) and found.bound_is_low,
     )
 
 

@@ -1,5 +1,7 @@
 """Fits of tensors and what is made of them: comparing, scaling, other libraries' forms."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,8 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..factor import TensorFit
 from ..init._tensors import unfolded
+from ..losses import SquaredL2
+from ..maps import CP
 from ..recovery import Recovery, RecoveryStatus
+from ._base import Observed
 
+# Below this share of the variance of entries kept aside, the search for exact terms is tried, too,
+# if the tensor has no more entries than this.
+_EXPLAINED, _SMALL = 0.5, 20_000
 # Squared singular values this small, relative to all, are rounding errors.
 _ROUNDING = 1e-14
 
@@ -36,6 +44,11 @@ def interrupted(answer: Recovery | TensorFit) -> bool:
     return answer.interrupted
 
 
+def is_hopeless(found: TensorFit) -> bool:
+    """Whether so little is explained that a longer search is worth its time."""
+    return found.wrong.size <= _SMALL and not found.held_out.explained >= _EXPLAINED
+
+
 def is_clean(X: np.ndarray, bound: int) -> bool:
     """Whether a complete tensor has an unfolding of lower rank, up to rounding errors."""
     mode = int(np.argmax(X.shape))
@@ -44,6 +57,29 @@ def is_clean(X: np.ndarray, bound: int) -> bool:
     matrix = unfolded(X, mode)
     squares = np.linalg.eigvalsh(matrix @ matrix.T)[::-1]
     return bool(np.sum(np.abs(squares[bound:])) <= _ROUNDING * np.sum(squares[:bound]))
+
+
+def without_wrong(
+    observed: Observed, found: TensorFit, recover: Callable[..., Recovery], **options: Any
+) -> Recovery:
+    """The exact terms of a tensor, by least squares on all entries but those found to be wrong.
+
+    With a robust loss, a term that explains half of the entries by itself, as it may if others have
+    zeros, would do.
+    """
+    wrong = found.wrong if observed.places is None else found.wrong[observed.places]
+    weights = np.where(wrong, 0.0, 1.0 if observed.weights is None else observed.weights)
+    answer = recover(
+        observed.operator,
+        observed.data,
+        CP(found.wrong.shape, found.rank),
+        loss=SquaredL2(weights=weights),
+        x0=found.factors,
+        **(options | {"restarts": 0}),
+    )
+    known = answer.observations + int(wrong.sum())
+    outliers = np.flatnonzero(wrong) if wrong.ndim == 1 else np.nonzero(wrong)
+    return dataclasses.replace(answer, outliers=outliers, observations=known)
 
 
 def shared_out(weights: np.ndarray, factors: list[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -8,10 +8,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_positive, warn_user
 from ..factor import Options, TensorFit, fit_tensor, interval_width, normal_widths
+from ..losses import SquaredL2
 from ..maps import CP, AbstractMap, Composed, LowRank, Squares, SymmetricCP, WithFixed
 from ..metrics import factor_match_score
 from ..points import KruskalPoint
-from ..recovery import Recovery
+from ..recovery import Recovery, RecoveryStatus
 from ..solve.progress import no_progress_bar, progress_bar
 from ._base import (
     Observed,
@@ -23,9 +24,19 @@ from ._base import (
     shape_of,
     sparse_at,
 )
+from ._factor import check_level
 from ._nonnegative import fit_nonnegative
 from ._report import report_of
-from ._tensors import Exchange, Fit, flip, interrupted, is_clean, shared_out
+from ._tensors import (
+    Exchange,
+    Fit,
+    flip,
+    interrupted,
+    is_clean,
+    is_hopeless,
+    shared_out,
+    without_wrong,
+)
 
 _DEFAULT_RANK = 5
 # What a warm start adds to the terms there were, relative to them.
@@ -34,9 +45,10 @@ _LITTLE = 0.01
 _BAR = 160
 
 
-# Below this share of the variance of entries kept aside, the search for exact terms is tried, too,
-# if the tensor has no more entries than this.
-_EXPLAINED, _SMALL = 0.5, 20_000
+# Of so few entries too few can be kept aside to tell the number of terms.
+_TINY = 125
+# Intervals are never narrower than rounding errors, relative to the largest entry.
+_ROUNDING = 1e-9
 
 
 class CPDecomposition(Exchange, RecoveringEstimator):
@@ -163,11 +175,9 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         )
         difference = X[best.outliers] - self._at(best.outliers)
         self.outliers_ = sparse_at(best.outliers, difference, X.shape)
-        self.cleaned_ = X.copy()
         replaced = np.isnan(X)
         replaced[best.outliers] = True
-        places = np.nonzero(replaced)
-        self.cleaned_[places] = self._at(places)
+        self.cleaned_ = np.where(replaced, self.reconstruct(), X)
         self._warn_of_answer()
         return self
 
@@ -191,12 +201,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         report = getattr(self, "report_", None)
         if report is None:
             self._warn()
-        elif not report.succeeded:
-            warn_user(f"{type(self).__name__}: {report.sentence()}", ConvergenceWarning)
-
-    def _forget(self) -> None:
-        super()._forget()
-        vars(self).pop("report_", None)
+        elif not report.succeeded or report.bound_is_low:
+            warn_user(f"CPDecomposition: {report.sentence()}", ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool) -> Any:
         refuse_complex(X)
@@ -226,11 +232,18 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             map, x0 = self._with_fixed(shape, seed)
         elif self.warm_start and getattr(self, "rank_", 0) > 0:
             map, x0 = self._warm(shape, seed)
-        elif isinstance(map, CP) and not self.nonnegative and not is_clean(X, map.rank):
+        elif is_clean(X, map.rank):
+            # Nothing is wrong: zeros in factors must not make entries look so.
+            options["loss"] = SquaredL2(weights=observed.weights)
+        elif isinstance(map, CP) and not self.nonnegative and X.size > _TINY:
             noisy = self._fit_noisy(X, weights, map.rank, seed)
-            if noisy.interrupted or not (noisy.nearly_exact or self._is_hopeless(noisy, X)):
+            if noisy.interrupted or not (noisy.nearly_exact or is_hopeless(noisy)):
                 return Fit(noisy.factors, np.nonzero(noisy.wrong), noisy)
             if noisy.nearly_exact:
+                exact = without_wrong(observed, noisy, self._recover, **options)
+                if exact.status is RecoveryStatus.EXACT:
+                    self._take_verdict(exact)
+                    return Fit(factors_of(exact), np.nonzero(noisy.wrong), exact)
                 map, x0, options["restarts"] = CP(shape, noisy.rank), noisy.factors, 0
         found = self._recover(
             observed.operator, observed.data, map, observed.weights, x0=x0, **options
@@ -245,22 +258,15 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     def _fit_noisy(
         self, X: np.ndarray, weights: np.ndarray | None, bound: int, seed: int
     ) -> TensorFit:
-        robust = self.loss == "robust"
         self._loss()  # a name that is not known is refused
-        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
-        with bar as report:
+        with progress_bar("factor model", _BAR) if self.verbose else no_progress_bar() as report:
             return fit_tensor(
                 X if weights is None else np.where(weights > 0, X, np.nan),
                 weights,
-                Options(most=bound, robust=robust, seed=seed),
+                Options(most=bound, robust=self.loss == "robust", seed=seed),
                 max_seconds=self.max_seconds,
                 callback=lambda stage, sweep, noise: report(min(sweep, _BAR), noise),
             )
-
-    def _is_hopeless(self, found: TensorFit, X: np.ndarray) -> bool:
-        """Whether so little is explained that more searching is worth its time."""
-        explained = found.held_out.explained
-        return X.size <= _SMALL and not explained >= _EXPLAINED
 
     def _map(self, shape: tuple[int, ...]) -> Any:
         largest = min(shape) if len(shape) == 2 else int(np.prod(shape)) // max(shape)
@@ -345,7 +351,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             product = product * factor[index]
         return np.sum(product, axis=1)
 
-    def predict_interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Bounds between which the right value of each entry lies with a probability.
 
         Of a noisy tensor they are calibrated on entries that were kept aside.
@@ -356,10 +362,10 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             The probability, between 0 and 1.
         """
         check_is_fitted(self)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        check_level(level)
         half = interval_width(self.interval_widths_, level) * self.standard_error_
         values = self.reconstruct()
+        half = np.maximum(half, _ROUNDING * np.max(np.abs(values)))
         return values - half, values + half
 
     def summary(self) -> str:

@@ -245,7 +245,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             errors = np.where(columns < 0, np.inf, errors)
         return np.clip(values, *self.range_) if self.clip else values, errors
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: Any, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Bounds between which entries lie with a probability, calibrated on entries kept aside.
 
         Parameters

@@ -301,7 +301,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             cleaned, errors = frame.like(cleaned, changed), frame.like(np.asarray(errors))
         return (cleaned, errors) if return_std else cleaned
 
-    def predict_interval(self, level: float = 0.9) -> tuple[Any, Any]:
+    def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:
         """Bounds between which the right value of each fitted cell lies with a probability.
 
         They are calibrated on cells that were kept aside.

@@ -18,6 +18,8 @@ _FREEDOMS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 16.0)
 # A column has tails of its own if they are likelier than the table's by this much (logarithm); with
 # 0, F1 of spikes of 4 standard deviations is .03 smaller. Twice as much changes .002.
 _MARGIN = 2.0
+# A column with scores this much smaller than those of the others is explained nearly exactly.
+_EXACT = 0.1
 # The tails of the table are found from so many cells at the most.
 _ENOUGH = 10_000
 # Sizes of wrong cells are lognormal. The prior: as if so many were known, 8 units in the median,
@@ -100,7 +102,7 @@ def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
     away, unit = np.abs(predicted.residual), np.sqrt(predicted.variance)
     if not known.any():
         return known
-    places = _places(known)
+    places = _places(_telling(known, away / unit))
     scales = _scales(away.flat[places] / unit.flat[places])
     best, law = _likeliest(away.flat[places], unit.flat[places], scales)
     tails = np.full(cells.shape[1], best)
@@ -130,6 +132,18 @@ def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
 
     cells.in_pieces(judge)
     return wrong
+
+
+def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Known cells but for those of columns that others explain nearly exactly, as a duplicate does.
+
+    Among the others these would look like the middle of a law with heavy tails, by which nothing is
+    wrong.
+    """
+    if known.ndim < 2 or known.shape[1] < 2:
+        return known
+    own = [np.median(scores[some, k]) if some.any() else 0.0 for k, some in enumerate(known.T)]
+    return known & (np.array(own) > _EXACT * np.median(own))
 
 
 def _places(known: np.ndarray) -> np.ndarray:

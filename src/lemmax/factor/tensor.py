@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from ..init._components import decompose
-from ..init._tensors import project_tucker, unfolded
+from ..init._tensors import balanced, project_tucker, unfolded
 from ..maps import CP
 from ._calibration import LEVELS, Calibration, calibrated
 from ._fit import Options, Stopped
@@ -42,6 +42,7 @@ class _Rank(NamedTuple):
     model: TensorModel
     errors: np.ndarray
     """Squared errors at the entries kept aside."""
+    bound_is_low: bool = False
 
 
 class TensorFit:
@@ -55,11 +56,14 @@ class TensorFit:
         setting: Setting,
         aside: Aside,
         run: "_Run",
+        bound_is_low: bool,
         seconds: float,
     ):
         self._cells, self._model, self._unit = cells, model, unit
         self.rank, self.sweeps, self.seconds = model.rank, run.sweeps, seconds
         self.converged, self.interrupted = run.converged, run.interrupted
+        self.bound_is_low = bound_is_low
+        """Whether one more term than allowed predicts entries kept aside better."""
         values = model.values()
         predicted = _predictions(cells, model, values)
         flat = cells.flat
@@ -75,9 +79,9 @@ class TensorFit:
 
     @property
     def factors(self) -> tuple[np.ndarray, ...]:
-        """One for each mode, in units of the tensor."""
+        """One for each mode, in units of the tensor; all modes share the sizes of the terms."""
         first, *rest = self._model.factors
-        return (first * self._unit, *rest)
+        return balanced((first * self._unit, *rest))
 
     @property
     def noise(self) -> float:
@@ -172,11 +176,11 @@ def fit_tensor(
         if step and (late or (callback is not None and callback("sweep", step, noise) is True)):
             raise Stopped
 
-    run = _Run(setting, watch)
+    run, low = _Run(setting, watch), False
     aside = Aside.none(cells.flat)
     try:
         best = _best_rank(cells.without(chosen), cells, chosen, options, run, rng)
-        model = best.model
+        model, low = best.model, best.bound_is_low
         aside = _measured(cells, model, chosen)
         # Weights anew: a fit that begins with those where another ended keeps them.
         model = run.fit(cells, first_model(cells, model.factors, setting)).without_dead_terms()
@@ -185,7 +189,7 @@ def fit_tensor(
         if run.last is None:
             raise
         model = run.last
-    return TensorFit(cells, model, unit, setting, aside, run, time.perf_counter() - began)
+    return TensorFit(cells, model, unit, setting, aside, run, low, time.perf_counter() - began)
 
 
 class _Run:
@@ -249,10 +253,12 @@ def _best_rank(
     if options.components is not None or not chosen.any():
         return fitted(most)
     best = fitted(_standing(filled, most))
-    while best.model.rank < most and best.model.variance > _NEARLY_EXACT**2:
+    while best.model.variance > _NEARLY_EXACT**2:
         more = fitted(best.model.rank + 1)
         if not _is_better(more, best):
             break
+        if best.model.rank == most:
+            return best._replace(bound_is_low=True)
         best = more
     while best.model.rank > 1 and not _is_better(best, fewer := fitted(best.model.rank - 1)):
         best = fewer

@@ -17,6 +17,9 @@ _LEAST_GAIN = 1e-6
 # The relative errors up to which a fit is an answer: exact data, and noisy ones.
 _EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
 _HALF = 0.5
+# With more zeros than this share, less than it may be left unexplained: where factors have zeros,
+# observations are not generic, and one term alone explains more than half of them.
+_MANY_ZEROS = 0.1
 # A prediction with an error of so many times the noise says nothing.
 _VAGUE = 3.0
 # Numbers up to so many times their count are counted in a table.
@@ -79,7 +82,8 @@ class Fit(NamedTuple):
     left_over: Callable[[float], float] | None = None
     """Of entries: how large what stands out of the residuals is, those clipped at a level."""
     trivial: np.ndarray | None = None
-    """Which observations are zeros of a row or column of zeros: it is no merit to explain these."""
+    """Of entries: which are zeros. It is no merit to explain these: a point of fewer terms, or none
+    at all, does so, too."""
 
 
 def certify_exact(fit: Fit, rounding: float) -> Certificate:
@@ -230,7 +234,9 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
 
 def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[Objection]:
     known = fit.known
+    zeros = 0
     if fit.trivial is not None:
+        zeros = int(np.sum(known & fit.trivial))
         known, explained = known & ~fit.trivial, explained & ~fit.trivial
     count, hits = int(known.sum()), int(explained.sum())
     different = _different(fit.labels[explained])
@@ -245,6 +251,12 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[Objec
         )
     if hits <= _HALF * count:
         said = f"it explains {hits} of {count} observations, no more than half"
+        objections.append(Objection(said))
+    if zeros > _MANY_ZEROS * (zeros + count) and hits < (1 - _MANY_ZEROS) * count:
+        said = (
+            f"{zeros} observations are zeros, so that a part of the terms may explain most of the "
+            f"others by itself; {count - hits} of {count} others are not explained"
+        )
         objections.append(Objection(said))
     if tangent.weakest < _LEAST_GAIN:
         short = () if fit.lines is None else fit.lines.short(explained)

@@ -104,15 +104,8 @@ class _EntriesSearch:
             lambda used: tangent_of_entries(self.problem, found.map, found.x, used, freedom),
             lines_of(self.problem, self.descent.known, found.map, found.x) if self.robust else None,
             lambda level: left_over(self.problem, found.residual, self.descent.known, level),
-            self._trivial,
+            np.asarray(self.problem.data) == 0,
         )
-
-    @functools.cached_property
-    def _trivial(self) -> np.ndarray | None:
-        if not isinstance(self.problem.operator, Identity):
-            return None
-        there = self.descent.known & (np.asarray(self.problem.data) != 0)
-        return ~(np.any(there, axis=1, keepdims=True) & np.any(there, axis=0, keepdims=True))
 
     def _exact_criterion(self, answer: Answer) -> float:
         """Of a fit that proves nothing, vanishing residuals speak only if nearly all vanish.
