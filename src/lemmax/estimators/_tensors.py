@@ -37,6 +37,19 @@ class Fit(NamedTuple):
         return not (self.answer.converged and self.answer.held_out.helps), noise
 
 
+def check_options(model: Any, shape: tuple[int, ...]) -> None:
+    """Refuse options that exclude each other."""
+    if model.symmetric and (len(shape) < 3 or len(set(shape)) != 1):
+        raise ValueError(
+            "A symmetric decomposition needs three or more modes of equal length; got shape "
+            f"{shape}."
+        )
+    if model.symmetric and (model.nonnegative or model.fixed):
+        raise ValueError("symmetric goes neither with nonnegative nor with fixed factors.")
+    if model.warm_start and (model.fixed or model.n_init > 1):
+        raise ValueError("warm_start goes neither with fixed factors nor with several starts.")
+
+
 def interrupted(answer: Recovery | TensorFit) -> bool:
     """Whether a fit was stopped early."""
     if isinstance(answer, Recovery):

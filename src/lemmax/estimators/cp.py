@@ -30,6 +30,7 @@ from ._report import report_of
 from ._tensors import (
     Exchange,
     Fit,
+    check_options,
     flip,
     interrupted,
     is_clean,
@@ -160,7 +161,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         observed = Observed(X, weights)
         if not np.any(observed.data[observed.known]):
             raise ValueError("All entries are zero, and so are the factors that fit them.")
-        self._check_options(X.shape)
+        check_options(self, X.shape)
         self._forget()
         seed, fits = self._seed(), []
         for start in range(self.n_init):
@@ -226,15 +227,19 @@ class CPDecomposition(Exchange, RecoveringEstimator):
 
     def _fit(self, X: np.ndarray, weights: np.ndarray | None, observed: Observed, seed: int) -> Fit:
         shape = X.shape
-        map, x0 = self._map(shape), None
+        map, x0, found = self._map(shape), None, None
         options: dict[str, Any] = {"seed": seed, "max_seconds": self.max_seconds}
         if self.fixed:
             map, x0 = self._with_fixed(shape, seed)
         elif self.warm_start and getattr(self, "rank_", 0) > 0:
             map, x0 = self._warm(shape, seed)
         elif is_clean(X, map.rank):
-            # Nothing is wrong: zeros in factors must not make entries look so.
-            options["loss"] = SquaredL2(weights=observed.weights)
+            # Perhaps nothing is wrong, and zeros in factors make entries look so.
+            found = self._recover(
+                observed.operator, observed.data, map, observed.weights, **options
+            )
+            if found.status in (RecoveryStatus.NOT_IDENTIFIABLE, RecoveryStatus.NOT_CONVERGED):
+                found, options["loss"] = None, SquaredL2(weights=observed.weights)
         elif isinstance(map, CP) and not self.nonnegative and X.size > _TINY:
             noisy = self._fit_noisy(X, weights, map.rank, seed)
             if noisy.interrupted or not (noisy.nearly_exact or is_hopeless(noisy)):
@@ -245,9 +250,11 @@ class CPDecomposition(Exchange, RecoveringEstimator):
                     self._take_verdict(exact)
                     return Fit(factors_of(exact), np.nonzero(noisy.wrong), exact)
                 map, x0, options["restarts"] = CP(shape, noisy.rank), noisy.factors, 0
-        found = self._recover(
-            observed.operator, observed.data, map, observed.weights, x0=x0, **options
-        )
+        if found is None:
+            options["x0"] = x0
+            found = self._recover(
+                observed.operator, observed.data, map, observed.weights, **options
+            )
         factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
@@ -318,17 +325,6 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             new = rng.standard_normal((len(factor), map.rank - factor.shape[1]))
             padded.append(np.hstack([factor, _LITTLE * np.sqrt(np.mean(factor**2)) * new]))
         return map, padded[0] if self.symmetric else tuple(padded)
-
-    def _check_options(self, shape: tuple[int, ...]) -> None:
-        if self.symmetric and (len(shape) < 3 or len(set(shape)) != 1):
-            raise ValueError(
-                "A symmetric decomposition needs three or more modes of equal length; got shape "
-                f"{shape}."
-            )
-        if self.symmetric and (self.nonnegative or self.fixed):
-            raise ValueError("symmetric goes neither with nonnegative nor with fixed factors.")
-        if self.warm_start and (self.fixed or self.n_init > 1):
-            raise ValueError("warm_start goes neither with fixed factors nor with several starts.")
 
     def _take(self, factors: tuple[np.ndarray, ...]) -> None:
         """Columns of length 1 and the sizes apart; factors that are known stay as they are."""
