@@ -338,7 +338,9 @@ def _with_lost_rows(cells: AbstractCells, model: Model, setting: Setting) -> Mod
     if not np.any(right < _LOST * known):
         return None
     settled = settled_rows(cells, model, setting)
-    return settled if np.sum(settled.right) > np.sum(model.right) + 1 else None
+    # Worth it if about a row is gained: single cells come and go.
+    gained = float(np.sum(settled.right) - np.sum(model.right))
+    return settled if gained > _LOST * float(np.mean(known)) else None
 
 
 def _judged(
