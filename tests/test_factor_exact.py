@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lemmax.estimators import RobustPCA
 from lemmax.factor import Options, fit_entries, fit_table
 from lemmax.factor import _refinement as refinement
 from lemmax.factor._cells import DenseCells
@@ -77,3 +78,19 @@ def test_weights_decide_which_entries_tell_the_rank():
     found, _ = fit_entries(rows, columns, values, truth.shape, weights, options)
     assert found.rank == 1
     assert np.linalg.norm(found.values() - truth) < 0.02 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_duplicate_column_hides_no_wrong_cell(seed):
+    rng = np.random.default_rng(seed)
+    table = 100 + 20 * rng.standard_normal((200, 2)) @ rng.standard_normal((2, 6))
+    table += 2 * rng.standard_normal(table.shape)
+    wrong = rng.random(table.shape) < 0.02
+    wrong[:, 0] = False
+    table[wrong] += 30.0
+    model = RobustPCA().fit(np.c_[table, table[:, 0]])
+    found = model.outliers_.toarray()[:, :6] != 0
+    assert np.mean(found[wrong]) > 0.85
+    assert np.sum(found & ~wrong) <= 3
+    with pytest.raises(ValueError, match="level is a probability"):
+        model.predict_interval(table)

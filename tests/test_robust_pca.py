@@ -391,19 +391,3 @@ def test_the_summary_says_why_its_two_measures_differ():
         report, explained=-0.1, median_error=1.0, status=RecoveryStatus.NOT_IDENTIFIABLE
     )
     assert "some cells are predicted far worse" in worse.sentence()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_duplicate_column_hides_no_wrong_cell(seed):
-    rng = np.random.default_rng(seed)
-    table = 100 + 20 * rng.standard_normal((200, 2)) @ rng.standard_normal((2, 6))
-    table += 2 * rng.standard_normal(table.shape)
-    wrong = rng.random(table.shape) < 0.02
-    wrong[:, 0] = False
-    table[wrong] += 30.0
-    model = RobustPCA().fit(np.c_[table, table[:, 0]])
-    found = model.outliers_.toarray()[:, :6] != 0
-    assert np.mean(found[wrong]) > 0.85
-    assert np.sum(found & ~wrong) <= 3
-    with pytest.raises(ValueError, match="level is a probability"):
-        model.predict_interval(table)
