@@ -37,7 +37,7 @@ def row_of(found: lm.Recovery, truth: Any, **labels: Any) -> dict:
 
 def _recovered(instance: Any, **options: Any) -> lm.Recovery:
     problem = instance.problem
-    return lm.recover(problem.operator, problem.data, problem.map, **options)
+    return lm.recover(problem.data, problem.map, problem.operator, **options)
 
 
 def passes(seeds: int) -> Iterator[Task]:
@@ -122,7 +122,7 @@ def _tensors(seed: int, dim: int) -> list[dict]:
 
 def _rank_one(seed: int, kind: str) -> list[dict]:
     operator, map, data, truth = rank_one_case(FIRST_SEED + 4000 + seed, kind)
-    return [row_of(lm.recover(operator, data, map), truth, kind=kind, condition=1.0)]
+    return [row_of(lm.recover(data, map, operator), truth, kind=kind, condition=1.0)]
 
 
 def rank_one_case(seed: int, kind: str, dim: int = 50) -> tuple[Any, Any, np.ndarray, Any]:
@@ -174,7 +174,7 @@ def entries(seeds: int) -> Iterator[Task]:
 def _entries(seen: float, condition: float, seed: int) -> list[dict]:
     data, mask, truth = corrupted_matrix(FIRST_SEED + 5000 + seed, 500, 5, condition, seen)
     operator = None if seen == 1 else lm.operators.Entries.from_mask(mask)
-    found = lm.recover(operator, data if seen == 1 else data[mask], lm.maps.LowRank((500,) * 2, 10))
+    found = lm.recover(data if seen == 1 else data[mask], lm.maps.LowRank((500,) * 2, 10), operator)
     return [row_of(found, truth, kind=f"{seen:.0%} of the entries", condition=condition)]
 
 
@@ -209,7 +209,7 @@ def _noise(rank: int, condition: float, level: float, seed: int) -> list[dict]:
     sigma = level * float(np.std(exact))
     errors = sigma * np.random.default_rng(key).standard_normal(exact.shape)
     data = np.asarray(problem.data) + np.where(right, errors, 0)
-    found = lm.recover(problem.operator, data, problem.map)
+    found = lm.recover(data, problem.map, problem.operator)
     best = oracle(problem.operator, data, right, truth)
     row = row_of(found, truth, given=rank, condition=condition, level=level)
     return [

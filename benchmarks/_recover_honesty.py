@@ -55,7 +55,7 @@ def _judged_sensing(number: int) -> list[dict]:
     problem = instance.problem
     exact = np.asarray(problem.operator.measure(instance.truth))
     data = np.asarray(problem.data) + level * np.std(exact) * rng.standard_normal(count)
-    found = lm.recover(problem.operator, data, problem.map)
+    found = lm.recover(data, problem.map, problem.operator)
     labels = {
         "kind": kind,
         "dim": dim,
@@ -90,7 +90,7 @@ def _judged_entries(number: int, kind: str, shapes: list[list[int]]) -> list[dic
     array = np.where(wrong, gross, array)
     array[rng.random(shape) > seen] = np.nan
     map = lm.maps.LowRank(shape, rank) if order == 2 else lm.maps.CP(shape, rank)
-    found = lm.recover(None, array, map)
+    found = lm.recover(array, map)
     labels = {
         "kind": f"{kind}, wrong: {law}",
         "dim": shape[0],

@@ -66,7 +66,7 @@ def _compared(sampling: int, rank: int, seed: int) -> list[dict]:
     made = instances(seed, sampling, rank)
     rows = []
     for (key, instance), error in zip(made.items(), errors_of_tuned(made), strict=True):
-        found = lm.recover(instance.problem.operator, instance.problem.data, instance.problem.map)
+        found = lm.recover(instance.problem.data, instance.problem.map, instance.problem.operator)
         rows.append(
             {
                 "sampling": sampling,

@@ -27,7 +27,7 @@ def sensing(seed, *, rank=4, **law):
 def recovered(problem, data=None, **options):
     """Whatever is found, its residuals are those of its point, and the rank is that of the map."""
     data = problem.data if data is None else data
-    found = lm.recover(problem.operator, data, problem.map, **options)
+    found = lm.recover(data, problem.map, problem.operator, **options)
     residual = np.asarray(problem.operator.measure(found.point)) - np.asarray(data)
     rounding = 1e-9 * np.max(np.abs(np.asarray(data)))
     assert np.allclose(found.residual, residual, rtol=1e-6, atol=rounding)
@@ -38,7 +38,7 @@ def recovered(problem, data=None, **options):
 def test_a_bound_beyond_the_sides_of_a_matrix_is_lowered():
     instance = sensing(2, outliers=0.1)
     problem = instance.problem
-    found = lm.recover(problem.operator, problem.data, lm.maps.PSD(DIM, rank=6 * DIM))
+    found = lm.recover(problem.data, lm.maps.PSD(DIM, rank=6 * DIM), problem.operator)
     assert (found.status.name, found.rank, found.rank_bound) == ("EXACT", 2, DIM)
     assert relative_error(found, instance.truth) < 1e-10
 
@@ -98,7 +98,7 @@ def test_weak_terms_do_not_pass_for_noise_beside_many_outliers():
         0, dim=20, rank=5, true_rank=2, condition=100.0, measurements=320, outliers=0.4
     )
     problem = instance.problem
-    found = lm.recover(problem.operator, problem.data, problem.map)
+    found = lm.recover(problem.data, problem.map, problem.operator)
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
     assert relative_error(found, instance.truth) < 1e-10
 
@@ -116,7 +116,7 @@ def test_rank_one_measurements(kind):
         truth = KruskalPoint((x, y))
     data = np.array(operator.measure(truth))
     data[: count // 8] *= rng.exponential(3.0, count // 8)
-    found = lm.recover(operator, data, map)
+    found = lm.recover(data, map, operator)
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 1)
     assert relative_error(found, truth) < 1e-10
 
@@ -126,7 +126,7 @@ def test_nonnegative_regression_finds_the_support():
     matrix, truth = rng.standard_normal((90, 20)), np.maximum(rng.standard_normal(20), 0)
     data = matrix @ truth
     data[:15] += 5 * rng.standard_normal(15)
-    found = lm.recover(lm.operators.Dense(matrix), data, lm.maps.Square(20))
+    found = lm.recover(data, lm.maps.Square(20), lm.operators.Dense(matrix))
     assert found.status is lm.RecoveryStatus.EXACT
     assert found.rank == np.count_nonzero(truth)
     assert relative_error(found, DensePoint(truth)) < 1e-10
@@ -142,16 +142,16 @@ def test_a_function_from_a_start_and_from_others():
     data = np.array(decays(truth))
     data[::7] += 1.0
     map = lm.maps.FromFunction(decays)
-    found = lm.recover(None, data, map, x0=np.array([1.0, 1.0, 1.0, 2.0]))
+    found = lm.recover(data, map, x0=np.array([1.0, 1.0, 1.0, 2.0]))
     assert found.status is lm.RecoveryStatus.EXACT
     assert found.rank is None
     assert found.x == pytest.approx(truth, rel=1e-8)
     assert np.array_equal(found.outliers, np.arange(0, 60, 7))
     # From two equal decays nothing tells them apart; a random start does.
     stuck = {"x0": np.array([1.0, 1.0, 1.0, 1.0])}
-    alone = lm.recover(None, data, map, **stuck, restarts=0)
+    alone = lm.recover(data, map, **stuck, restarts=0)
     assert alone.status is not lm.RecoveryStatus.EXACT
-    found = lm.recover(None, data, map, **stuck, restarts=10)
+    found = lm.recover(data, map, **stuck, restarts=10)
     assert found.status is lm.RecoveryStatus.EXACT
     assert sorted(found.x) == pytest.approx(sorted(truth), rel=1e-8)
 
@@ -215,7 +215,7 @@ def test_the_same_observation_many_times_proves_nothing():
     measurements, x = rng.standard_normal((19, DIM, DIM)), rng.standard_normal((DIM, 2))
     often = np.repeat(measurements, 20, axis=0)
     operator = lm.operators.Dense(often)
-    found = lm.recover(operator, operator.measure(KruskalPoint((x, x))), lm.maps.PSD(DIM, 2))
+    found = lm.recover(operator.measure(KruskalPoint((x, x))), lm.maps.PSD(DIM, 2), operator)
     assert not found.status.succeeded
 
 
@@ -226,7 +226,7 @@ def test_directions_that_no_observation_sees():
     x = rng.standard_normal((6, 1))
     operator = lm.operators.Dense(measurements)
     data = operator.measure(KruskalPoint((x, x)))
-    found = lm.recover(operator, data, lm.maps.PSD(6, rank=1))
+    found = lm.recover(data, lm.maps.PSD(6, rank=1), operator)
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
 
 
@@ -250,7 +250,7 @@ def test_arrays_come_out_as_they_went_in():
     measurements = lm.operators.Dense(np.random.default_rng(0).standard_normal((60, 5, 5)))
     point = KruskalPoint((np.ones((5, 1)), np.ones((5, 1))))
     with jax.enable_x64(False):
-        found = lm.recover(measurements, np.asarray(measurements.measure(point)), lm.maps.PSD(5, 1))
+        found = lm.recover(np.asarray(measurements.measure(point)), lm.maps.PSD(5, 1), measurements)
     assert isinstance(found.x, np.ndarray)
     assert found.x.dtype == np.float64
     assert found.status is lm.RecoveryStatus.EXACT
@@ -309,7 +309,7 @@ def test_clean_tables(kind):
             table[:3] = 0
         elif kind == "with rows of all sizes":
             table *= np.exp(rng.standard_normal((20, 1)))
-        found = lm.recover(None, table, lm.maps.LowRank((20, 15), rank=3))
+        found = lm.recover(table, lm.maps.LowRank((20, 15), rank=3))
         assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
         assert np.allclose(found.point.dense(), table)
 
@@ -318,7 +318,7 @@ def test_a_small_noisy_table():
     """No term is taken for noise, and no noise for a term: as good as singular vectors."""
     table, rng = small_table(1027)
     noisy = table + 0.05 * rng.standard_normal(table.shape)
-    found = lm.recover(None, noisy, lm.maps.LowRank((20, 15), rank=4))
+    found = lm.recover(noisy, lm.maps.LowRank((20, 15), rank=4))
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 2)
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     best = np.linalg.norm((left[:, :2] * values[:2]) @ right[:2] - table)
@@ -330,7 +330,7 @@ def test_missing_numbers_in_a_table():
     holes = table.copy()
     holes[rng.random(table.shape) < 0.2] = np.nan
     holes[0, 0] = 50.0
-    found = lm.recover(None, holes, lm.maps.LowRank((20, 15), rank=3))
+    found = lm.recover(holes, lm.maps.LowRank((20, 15), rank=3))
     assert found.status is lm.RecoveryStatus.EXACT
     assert np.allclose(found.point.dense(), table)
     assert [index.tolist() for index in found.outliers] == [[0], [0]]
@@ -344,7 +344,7 @@ def test_a_superfluous_term_must_not_explain_outliers_of_a_tensor():
         data = np.array(truth.dense())
         wrong = rng.random(data.shape) < 0.15
         data[wrong] = 5 * rng.standard_normal(wrong.sum())
-        found = lm.recover(None, data, lm.maps.CP((6, 6, 6), rank=3))
+        found = lm.recover(data, lm.maps.CP((6, 6, 6), rank=3))
         assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
         assert relative_error(found, truth) < 1e-10
 
@@ -355,16 +355,16 @@ def test_noisy_nonnegative_regression():
         rng = np.random.default_rng(seed)
         truth = np.maximum(rng.standard_normal(10), 0)
         data = matrix @ truth + 0.01 * rng.standard_normal(60)
-        found = lm.recover(lm.operators.Dense(matrix), data, lm.maps.Square(10))
+        found = lm.recover(data, lm.maps.Square(10), lm.operators.Dense(matrix))
         assert found.status is lm.RecoveryStatus.NOISE_LEVEL
         assert relative_error(found, DensePoint(truth)) < 3 * found.expected_error
 
 
 def test_large_numbers_are_as_good_as_small_ones():
     table, _ = small_table(2)
-    found = lm.recover(None, 1e16 * table, lm.maps.LowRank((20, 15), rank=3))
+    found = lm.recover(1e16 * table, lm.maps.LowRank((20, 15), rank=3))
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
-    single = lm.recover(None, table.astype(np.float32), lm.maps.LowRank((20, 15), rank=3))
+    single = lm.recover(table.astype(np.float32), lm.maps.LowRank((20, 15), rank=3))
     assert (single.status, single.rank) == (lm.RecoveryStatus.EXACT, 2)
 
 
@@ -384,4 +384,4 @@ def test_sentences_for_what_cannot_be(arguments, sentence):
     problem = sensing(0).problem
     given = {"operator": problem.operator, "data": problem.data, "map": problem.map} | arguments
     with pytest.raises(ValueError, match=sentence):
-        lm.recover(given.pop("operator"), given.pop("data"), given.pop("map"), **given)
+        lm.recover(given.pop("data"), given.pop("map"), given.pop("operator"), **given)

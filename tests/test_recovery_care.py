@@ -16,8 +16,8 @@ from lemmax.points import KruskalPoint
 def test_data_of_extreme_size(size):
     instance = psd_sensing(3, dim=8, rank=3, true_rank=2, measurements=200, outliers=0.1)
     data = np.asarray(instance.problem.data)
-    plain = lm.recover(instance.problem.operator, data, instance.problem.map)
-    found = lm.recover(instance.problem.operator, size * data, instance.problem.map)
+    plain = lm.recover(data, instance.problem.map, instance.problem.operator)
+    found = lm.recover(size * data, instance.problem.map, instance.problem.operator)
     assert found.status is plain.status is lm.RecoveryStatus.EXACT
     assert found.rank == plain.rank
     np.testing.assert_allclose(found.point.dense() / size, plain.point.dense(), rtol=1e-9)
@@ -29,8 +29,8 @@ def test_a_time_limit_ends_the_search():
     A, b = rng.standard_normal((120, 8, 8)), rng.standard_normal(120)  # nothing to be found
     operator, map = lm.operators.Dense(A), lm.maps.LowRank((8, 8), rank=4)
     began = time.perf_counter()
-    found = lm.recover(operator, b, map, max_seconds=0)
-    whole = lm.recover(operator, b, map)
+    found = lm.recover(b, map, operator, max_seconds=0)
+    whole = lm.recover(b, map, operator)
     assert found.status is lm.RecoveryStatus.INTERRUPTED
     assert found.steps < whole.steps
     assert time.perf_counter() - began > found.seconds
@@ -41,10 +41,10 @@ def test_gross_errors_and_a_squared_loss_get_a_hint():
     data = np.array(instance.problem.data)
     data[:8] += 100 * np.max(np.abs(data))
     operator, map = instance.problem.operator, instance.problem.map
-    found = lm.recover(operator, data, map, lm.losses.SquaredL2())
+    found = lm.recover(data, map, operator, lm.losses.SquaredL2())
     assert not found.status.succeeded
     assert "L1() bears those" in found.summary()
-    assert lm.recover(operator, data, map).status is lm.RecoveryStatus.EXACT
+    assert lm.recover(data, map, operator).status is lm.RecoveryStatus.EXACT
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_gross_errors_and_a_squared_loss_get_a_hint():
 )
 def test_what_stops_jax_in_a_function_is_said(function, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
-        lm.recover(None, np.ones(5), lm.maps.FromFunction(function), x0={"rate": np.ones(())})
+        lm.recover(np.ones(5), lm.maps.FromFunction(function), x0={"rate": np.ones(())})
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -71,7 +71,7 @@ def test_weights_of_entries_count():
     for k, truth in enumerate(truths):
         weights = np.repeat(np.where(np.arange(2) == k, 1.0, 0.01), truth.size)
         loss = lm.losses.L1(weights=weights)
-        found = lm.recover(operator, data, lm.maps.LowRank((30, 25), rank=1), loss)
+        found = lm.recover(data, lm.maps.LowRank((30, 25), rank=1), operator, loss)
         assert np.linalg.norm(found.point.dense() - truth) < 0.02 * np.linalg.norm(truth)
 
 
@@ -82,7 +82,7 @@ def test_a_large_tensor_with_wrong_entries():
     data = np.array(truth.dense())
     wrong = rng.random(data.shape) < 0.1
     data[wrong] = 10 * rng.standard_normal(wrong.sum())
-    found = lm.recover(None, data, lm.maps.CP((40, 40, 40), rank=4))
+    found = lm.recover(data, lm.maps.CP((40, 40, 40), rank=4))
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 3)
     assert float(found.point.distance(truth) / truth.norm()) < 1e-9
 
@@ -95,7 +95,7 @@ def test_a_complete_tensor_of_nearly_collinear_factors(given):
     truth = KruskalPoint([np.linalg.qr(rng.standard_normal((20, 5)))[0] @ mix for _ in range(3)])
     x0 = tuple(rng.standard_normal((20, 5)) for _ in range(3)) if given else None
     data, map = np.array(truth.dense()), lm.maps.CP((20, 20, 20), rank=5)
-    found = lm.recover(None, data, map, lm.losses.SquaredL2(), x0=x0)
+    found = lm.recover(data, map, loss=lm.losses.SquaredL2(), x0=x0)
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 5)
     assert float(found.point.distance(truth) / truth.norm()) < 1e-10
 
@@ -109,7 +109,6 @@ def test_lapack_has_one_thread_during_a_search_and_its_own_afterwards():
     seen = []
     with threadpool_limits(2, user_api="blas"):
         lm.recover(
-            None,
             table,
             lm.maps.LowRank((8, 6), rank=2),
             callback=lambda *_: seen.extend(threads()),

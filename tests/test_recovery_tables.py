@@ -36,7 +36,7 @@ def test_wrong_entries_of_a_few_rows_are_no_components():
     truth = low_rank(rng, 20, 15, 2)
     table = np.where(rng.random(truth.shape) < 0.05, 99.0, truth)
     assert np.linalg.matrix_rank(table) == 8
-    found = lm.recover(None, table, lm.maps.LowRank((20, 15), rank=8))
+    found = lm.recover(table, lm.maps.LowRank((20, 15), rank=8))
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 2)
     np.testing.assert_allclose(found.point.dense(), truth, atol=1e-10)
 
@@ -45,7 +45,7 @@ def test_a_row_that_is_wrong_altogether_is_not_explained():
     rng = np.random.default_rng(0)
     table = low_rank(rng, 30, 20, 2)
     table[7] = 10 * rng.standard_normal(20)
-    found = lm.recover(None, table, lm.maps.LowRank((30, 20), rank=3))
+    found = lm.recover(table, lm.maps.LowRank((30, 20), rank=3))
     assert not found.status.succeeded
     others = np.arange(30) != 7
     np.testing.assert_allclose(found.point.dense()[others], table[others], atol=1e-10)
@@ -132,7 +132,7 @@ def test_squared_losses_know_no_outliers():
     table[:, 3] = 1000 * rng.standard_normal(100)
     table += 0.01 * rng.standard_normal(table.shape)
     problem = lm.maps.LowRank(table.shape, 3)
-    found = lm.recover(None, table, problem, lm.losses.SquaredL2())
+    found = lm.recover(table, problem, loss=lm.losses.SquaredL2())
     left, values, right = np.linalg.svd(table, full_matrices=False)
     best = (left[:, :3] * values[:3]) @ right[:3]
     np.testing.assert_allclose(found.point.dense(), best, atol=1e-3)
@@ -147,7 +147,7 @@ def test_dark_patches_are_no_noise():
     for row, begin in enumerate(rng.integers(0, 270, 80)):
         hidden[row, begin : begin + 30] = True
     table[hidden] = -6.0
-    found = lm.recover(None, table, lm.maps.LowRank(truth.shape, 4))
+    found = lm.recover(table, lm.maps.LowRank(truth.shape, 4))
     error = np.abs(found.point.dense() - truth)
     assert error[hidden].mean() < 1.5 * error[~hidden].mean()
 
@@ -158,11 +158,11 @@ def test_rows_of_wrong_numbers_are_named():
     truth = np.outer(rng.standard_normal(40), rng.standard_normal(12))
     table = truth + 0.05 * rng.standard_normal(truth.shape)
     table[[10, 24]] = 20 * rng.standard_normal((2, 12))
-    found = lm.recover(None, table, lm.maps.LowRank((40, 12), rank=2))
+    found = lm.recover(table, lm.maps.LowRank((40, 12), rank=2))
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
     assert "too little of row 10 is explained" in found.summary()
     others = np.delete(np.arange(40), [10, 24])
-    found = lm.recover(None, table[others], lm.maps.LowRank((38, 12), rank=2))
+    found = lm.recover(table[others], lm.maps.LowRank((38, 12), rank=2))
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 1)
     error = np.linalg.norm(found.point.dense() - truth[others]) / np.linalg.norm(truth[others])
     assert error < 2 * found.expected_error
@@ -174,7 +174,7 @@ def test_one_wrong_entry_of_a_small_table():
     truth = 5 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 10))
     table = truth + 0.02 * rng.standard_normal(truth.shape)
     table[3, 4] = 99.0
-    found = lm.recover(None, table, lm.maps.LowRank((60, 10), rank=4))
+    found = lm.recover(table, lm.maps.LowRank((60, 10), rank=4))
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 3)
     assert [int(index) for index in np.ravel(found.outliers)] == [3, 4]
     assert abs(float(found.point.dense()[3, 4]) - truth[3, 4]) < 0.1
@@ -208,7 +208,7 @@ def test_noisy_tables_have_the_answer_of_the_estimator(seed):
     wrong = rng.random(truth.shape) < 0.05
     table[wrong] += 8.0
     table[rng.random(truth.shape) < 0.1] = np.nan
-    found = lm.recover(None, table, lm.maps.LowRank(truth.shape, rank=8))
+    found = lm.recover(table, lm.maps.LowRank(truth.shape, rank=8))
     model = RobustPCA(centre=False, max_components=8).fit(table)
     assert (found.status.name, found.rank) == ("NOISE_LEVEL", 3)
     away = (found.point.dense() - model.reconstruction_) / model.standard_error_

@@ -101,7 +101,7 @@ def test_few_passes_to_a_tensor_of_nearly_collinear_factors():
     data = np.array(truth.dense())
     wrong = rng.random(data.shape) < 0.1
     data[wrong] = 10 * np.std(data) * rng.standard_normal(wrong.sum())
-    found = lm.recover(None, data, lm.maps.CP((30, 30, 30), rank=6))
+    found = lm.recover(data, lm.maps.CP((30, 30, 30), rank=6))
     assert (found.status, found.rank) == (lm.RecoveryStatus.EXACT, 4)
     assert float(found.point.distance(truth) / truth.norm()) < 1e-10
     assert np.array_equal(np.stack(found.outliers), np.stack(np.nonzero(wrong)))
@@ -113,7 +113,7 @@ def test_slices_of_wrong_numbers_are_named():
     truth = np.asarray(KruskalPoint([rng.standard_normal((d, 2)) for d in (14, 10, 8)]).dense())
     data = truth + 1e-4 * rng.standard_normal(truth.shape)
     data[[3, 7]] = 20 * rng.standard_normal((2, 10, 8))
-    found = lm.recover(None, data, lm.maps.CP((14, 10, 8), rank=4))
+    found = lm.recover(data, lm.maps.CP((14, 10, 8), rank=4))
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
     assert "slices 3, 7 of mode 0" in found.summary()
 
@@ -121,7 +121,7 @@ def test_slices_of_wrong_numbers_are_named():
 def test_a_bound_that_is_too_low_makes_no_noise_of_terms():
     rng = np.random.default_rng(0)
     tensor = np.asarray(KruskalPoint([rng.standard_normal((d, 3)) for d in (12, 10, 8)]).dense())
-    found = lm.recover(None, tensor, lm.maps.CP((12, 10, 8), rank=2))
+    found = lm.recover(tensor, lm.maps.CP((12, 10, 8), rank=2))
     assert found.status is lm.RecoveryStatus.NOT_CONVERGED
     assert "the bound on the rank may be too low" in found.summary()
 
@@ -138,7 +138,7 @@ def test_an_unfolding_that_could_be_anything_misleads_no_noisy_fit():
     noise = 0.02 * np.std(truth) * rng.standard_normal(shape)
     wrong = rng.random(shape) < 0.05
     data = np.where(wrong, 10 * np.std(truth) * rng.standard_normal(shape), truth + noise)
-    found = lm.recover(None, data, lm.maps.CP(shape, rank=8))
+    found = lm.recover(data, lm.maps.CP(shape, rank=8))
     assert (found.status, found.rank) == (lm.RecoveryStatus.NOISE_LEVEL, 5)
     blocks = jax.jacfwd(lambda x: KruskalPoint(x).dense())(factors)
     tangents = np.concatenate([np.asarray(b).reshape(truth.size, -1) for b in blocks], axis=1)

@@ -44,16 +44,16 @@ class RecoveringEstimator(Saved, BaseEstimator):
 
     def _recover(
         self,
-        operator: AbstractOperator | None,
         data: np.ndarray,
         map: AbstractMap,
+        operator: AbstractOperator | None = None,
         weights: np.ndarray | None = None,
         loss: AbstractLoss | None = None,
         **options: Any,
     ) -> Recovery:
         """Call `recover`, and take over what it says about its answer."""
         options = {"seed": self._seed(), "progress": bool(self.verbose), **options}
-        found = recover(operator, data, map, loss or self._loss(weights), **options)
+        found = recover(data, map, operator, loss or self._loss(weights), **options)
         self._take_verdict(found)
         return found
 

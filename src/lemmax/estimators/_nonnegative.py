@@ -50,7 +50,7 @@ def nonnegative_parts(
     observed = Observed(table, weights)
     bound = min(options.components or options.most, *table.shape)
     found = estimator._recover(
-        observed.operator, observed.data, LowRank(table.shape, bound), observed.weights
+        observed.data, LowRank(table.shape, bound), observed.operator, observed.weights
     )
     start = factors_of(found), observed.outliers(found)
     (left, right), places = fit_nonnegative(estimator, observed, *start, bound)
@@ -90,9 +90,9 @@ def fit_nonnegative(
     else:
         start = tuple(np.maximum(factor * _signs(factor), 0) for factor in factors)
     found = estimator._recover(
-        observed.operator,
         observed.data,
         Composed(outer, Squares()),
+        observed.operator,
         observed.weights,
         # Which data are wrong is known, and squares of the others lead no row astray.
         SquaredL2(weights=_right(observed, free)) if free.status.succeeded else None,

@@ -83,9 +83,9 @@ def without_wrong(
     wrong = found.wrong if observed.places is None else found.wrong[observed.places]
     weights = np.where(wrong, 0.0, 1.0 if observed.weights is None else observed.weights)
     answer = recover(
-        observed.operator,
         observed.data,
         CP(found.wrong.shape, found.rank),
+        observed.operator,
         loss=SquaredL2(weights=weights),
         x0=found.factors,
         **(options | {"restarts": 0}),

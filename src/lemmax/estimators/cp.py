@@ -236,7 +236,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         elif is_clean(X, map.rank):
             # Perhaps nothing is wrong, and zeros in factors make entries look so.
             found = self._recover(
-                observed.operator, observed.data, map, observed.weights, **options
+                observed.data, map, observed.operator, observed.weights, **options
             )
             if found.status in (RecoveryStatus.NOT_IDENTIFIABLE, RecoveryStatus.NOT_CONVERGED):
                 found, options["loss"] = None, SquaredL2(weights=observed.weights)
@@ -253,7 +253,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         if found is None:
             options["x0"] = x0
             found = self._recover(
-                observed.operator, observed.data, map, observed.weights, **options
+                observed.data, map, observed.operator, observed.weights, **options
             )
         factors = factors_of(found)
         places = observed.outliers(found)

@@ -114,7 +114,7 @@ class MatrixSensing(_Measured):
         rows, columns = self._shape(X.shape[1], given or self.shape)
         rank = checked_rank(self.rank, min(rows, columns), 2)
         map = PSD(rows, rank) if self.psd else LowRank((rows, columns), rank)
-        found = self._recover(Dense(X.reshape(len(X), rows, columns)), y, map)
+        found = self._recover(y, map, Dense(X.reshape(len(X), rows, columns)))
         self.matrix_ = np.asarray(found.point.dense(), np.float64)
         self.rank_ = found.rank
         self._take_outliers()
@@ -202,7 +202,7 @@ class PhaseRetrieval(_Measured):
             Squares of the inner products.
         """
         X, y = self._checked(X, y)
-        found = self._recover(RankOne(X), y, PSD(X.shape[1], rank=1))
+        found = self._recover(y, PSD(X.shape[1], rank=1), RankOne(X))
         self.coef_ = _with_sign(np.asarray(found.x, np.float64)[:, 0])
         self._take_outliers()
         self._warn()
@@ -294,7 +294,7 @@ class BlindDeconvolution(_Measured):
             )
         left, right = X[:, :split], X[:, split:]
         map = LowRank((left.shape[1], right.shape[1]), rank=1)
-        found = self._recover(RankOne(left, right), y, map)
+        found = self._recover(y, map, RankOne(left, right))
         first, second = (factor[:, 0] for factor in factors_of(found))
         sizes = np.linalg.norm(first), np.linalg.norm(second)
         balance = np.sqrt(sizes[1] / sizes[0]) if min(sizes) > 0 else 1.0

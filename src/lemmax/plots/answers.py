@@ -51,7 +51,7 @@ def recovery(found: Recovery, title: str | None = None) -> Any:
     >>> rng = np.random.default_rng(0)
     >>> A, x = rng.standard_normal((60, 6, 6)), rng.standard_normal(6)
     >>> data = np.einsum("mij,i,j->m", A, x, x)
-    >>> found = lm.recover(lm.operators.Dense(A), data, lm.maps.PSD(6, rank=2))
+    >>> found = lm.recover(data, lm.maps.PSD(6, rank=2), lm.operators.Dense(A))
     >>> len(lm.plots.recovery(found).axes)
     2
     """

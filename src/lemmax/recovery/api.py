@@ -36,9 +36,9 @@ _HEAVY_TAILS = 3.0
 
 
 def recover(
-    operator: AbstractOperator | None,
     data: Any,
     map: AbstractMap,
+    operator: AbstractOperator | None = None,
     loss: AbstractLoss | None = None,
     *,
     x0: Parameters | None = None,
@@ -56,13 +56,13 @@ def recover(
 
     Parameters
     ----------
-    operator : AbstractOperator or None
-        How the point was observed, from `lemmax.operators`; None if it was observed itself.
     data : array
         What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode. If
         the point was observed itself (no operator), NaN marks what is missing.
     map : AbstractMap
         What the point is made of, from `lemmax.maps`; the rank is an upper bound.
+    operator : AbstractOperator, optional
+        How the point was observed, from `lemmax.operators`; if not given, it was observed itself.
     loss : AbstractLoss, optional
         `L1` if not given, which bears gross errors in up to nearly half of the data. `SquaredL2`
         (and `L2`): noise but no gross errors. Observations with weight 0 are missing.
@@ -90,7 +90,7 @@ def recover(
     >>> import lemmax as lm
     >>> from lemmax.experiments.instances import psd_sensing
     >>> problem = psd_sensing(0, dim=10, rank=2, measurements=300, outliers=0.2).problem
-    >>> found = lm.recover(problem.operator, problem.data, lm.maps.PSD(10, rank=4))
+    >>> found = lm.recover(problem.data, lm.maps.PSD(10, rank=4), problem.operator)
     >>> found.status.name, found.rank, len(found.outliers)
     ('EXACT', 2, 60)
     """
@@ -98,6 +98,7 @@ def recover(
     check_whole(0, seed=seed, restarts=restarts)
     if max_seconds is not None:
         check_real(0, max_seconds=max_seconds)
+    check_kind("map", map, AbstractMap, "one of lemmax's; the order is data, map, operator")
     loss = L1() if loss is None else loss
     check_kind("loss", loss, AbstractLoss, "one of lemmax's (an instance of AbstractLoss)")
     if operator is None:
