@@ -5,13 +5,7 @@ import pytest
 
 import lemmax as lm
 from lemmax.estimators import RobustPCA
-from lemmax.recovery._components_of_entries import (
-    Components,
-    lonely_lines,
-    standing_components,
-)
-from lemmax.recovery._convex import _pursuit, convex_components
-from lemmax.recovery._lost_rows import _least_deviations, _robust_regression
+from lemmax.recovery._components import Components, lonely_lines
 
 
 def low_rank(rng, rows, columns, rank):
@@ -69,60 +63,10 @@ def test_components_of_a_product_are_its_singular_values(sizes):
     rng = np.random.default_rng(0)
     rows, columns, terms = sizes
     left, right = rng.standard_normal((rows, terms)), rng.standard_normal((columns, terms))
-    found = standing_components(left, right)
+    found = Components.standing(left, right)
     wanted = np.linalg.svd(left @ right.T)[1][: min(sizes)]
     np.testing.assert_allclose(found.values, wanted)
     np.testing.assert_allclose(found.left * found.values @ found.right.T, left @ right.T)
-
-
-def test_what_one_row_has_for_itself_is_taken_out():
-    rng = np.random.default_rng(2)
-    truth = low_rank(rng, 30, 20, 2)
-    table = truth.copy()
-    table[4] = 50 * rng.standard_normal(20)
-    left, values, right = np.linalg.svd(table, full_matrices=False)
-    shared = Components(left, values, right.T).only(slice(3)).shared(symmetric=False)
-    assert len(shared.values) == 2
-    fitted = (shared.left * shared.values) @ shared.right.T
-    others = np.arange(30) != 4
-    np.testing.assert_allclose(fitted[others], truth[others], atol=1e-8)
-
-
-def objective(low_rank, data, known):
-    weight = 1 / np.sqrt(np.mean(known) * max(data.shape))
-    values = np.linalg.svd(low_rank, compute_uv=False)
-    return np.sum(values) + weight * np.sum(np.abs(low_rank - data)[known])
-
-
-def test_no_point_is_better_than_that_of_the_pursuit():
-    """Its objective is convex: what no direction improves is the minimum."""
-    rng = np.random.default_rng(3)
-    truth = low_rank(rng, 25, 20, 2)
-    data = np.where(rng.random(truth.shape) < 0.15, 10.0, truth)
-    known = rng.random(truth.shape) < 0.8
-    found = _pursuit(np.where(known, data, 0), known, 1.0)
-    least = objective(found, data, known)
-    assert least <= (1 + 1e-4) * objective(truth, data, known)
-    for size in (1e-3, 1e-2, 0.1, 1.0):
-        for _ in range(20):
-            step = size * low_rank(rng, 25, 20, int(rng.integers(1, 5)))
-            assert objective(found + step, data, known) >= (1 - 1e-4) * least
-    components = convex_components(data, known, 6, semidefinite=False)
-    assert len(components.values) == 2
-
-
-def test_many_outliers_of_one_sign_in_a_short_row():
-    """All the same, and close to what the first regressor explains."""
-    rng = np.random.default_rng(4)
-    matrix, solution = rng.standard_normal((26, 4)), rng.standard_normal(4)
-    matrix[:, 0] = 1 + 0.3 * matrix[:, 0]
-    values = matrix @ solution
-    values[:11] = 94.0
-    alone = _least_deviations(matrix, values, 1e-12)
-    assert np.linalg.norm(alone - solution) > 1
-    found, residual = _robust_regression(matrix, values, 1e-12, np.random.default_rng(0))
-    np.testing.assert_allclose(found, solution, atol=1e-10)
-    assert np.sum(np.abs(residual) > 1) == 11
 
 
 def test_squared_losses_know_no_outliers():

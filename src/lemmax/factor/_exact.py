@@ -16,7 +16,7 @@ from ._sweeps import Model, Posterior, Setting, turned
 # A table may be exact if the median residual at cells kept aside is below this part of a unit: what
 # is not exact costs some sweeps then, and no more. (Of 129 real tables the smallest is .024; of
 # exact ones with up to 30 % wrong cells it is .005, of those with 20 rows .09.)
-_NEARLY = 0.1
+NEARLY = 0.1
 # The noise of an exact table as a model: small, but rows of few cells have regular equations.
 _NOISE = 1e-7
 # This share of the unseen cells, and so many of them, must be predicted.
@@ -51,7 +51,7 @@ def exact(
         return Exact(model.left, np.zeros_like(model.right_factor), cells.known, 0)
     # A cell like most of its column proves nothing: it is explained by the location alone.
     unseen = aside & (np.abs(cells.values) > ROUNDING)
-    if np.sum(unseen) < _LEAST or np.median(np.abs(residual_aside[unseen])) > _NEARLY:
+    if np.sum(unseen) < _LEAST or np.median(np.abs(residual_aside[unseen])) > NEARLY:
         return None
     fit = Refinement(cells, model, setting)
     fit.run(cells.known & ~aside)

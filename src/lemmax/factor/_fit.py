@@ -8,7 +8,7 @@ import numpy as np
 from ._calibration import Calibration, calibrated
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns, common_unit, own_units
-from ._exact import Exact, exact, exact_model, extended
+from ._exact import NEARLY, Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
 from ._judge import Prediction, predictions, wrong_cells
 from ._relative import RelativeNoise, relative_noise
@@ -143,12 +143,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             if options.components is None:
                 rank = _fewest_components(errors) if listed else _best_rank(errors)
             if not many or np.median(errors[rank]) <= _NEARLY_EXACT:
-                for few in sorted({_exact_rank(errors, factor) for factor in _AS_GOOD}):
-                    near = with_components(model, few)
-                    found = exact(sample, near, chosen, aside.residual, setting)
-                    if found is not None:
-                        model = near
-                        break
+                found, model = _exact(sample, model, errors, aside, setting)
         elif not rank:  # every column is one number
             found = exact(sample, model, chosen, aside.residual, setting)
         if found is None and rank < model.rank:
@@ -283,6 +278,37 @@ def _fewest_components(errors: list[np.ndarray]) -> int:
     limit = _CLIPPED * _NORMAL * float(np.median(errors[best]))
     squares = np.mean(np.minimum(errors, limit) ** 2, axis=1)
     return int(np.argmax(squares <= (1 + _AS_WELL) * squares[best]))
+
+
+def _exact(
+    cells: AbstractCells,
+    model: Model,
+    errors: list[np.ndarray],
+    aside: Aside,
+    setting: Setting,
+) -> tuple[Exact | None, Model]:
+    """The exact table near a model, if there is one, and the components of the model it is near to.
+
+    A component must explain more cells than it has degrees of freedom: one that lives on a row
+    goes through whatever is in that row.
+    """
+
+    def attempt(rank: int) -> Exact | None:
+        return exact(cells, with_components(model, rank), aside.chosen, aside.residual, setting)
+
+    for rank in sorted({_exact_rank(errors, factor) for factor in _AS_GOOD}):
+        found = attempt(rank)
+        if found is None:
+            continue
+        for fewer in range(1, rank):
+            if np.median(errors[fewer]) > NEARLY:
+                continue
+            smaller = attempt(fewer)
+            spare = (rank - fewer) * sum(cells.shape)
+            if smaller and np.sum(found.explained) <= np.sum(smaller.explained) + spare:
+                return smaller, with_components(model, fewer)
+        return found, with_components(model, rank)
+    return None, model
 
 
 def _exact_rank(errors: list[np.ndarray], as_good: float) -> int:

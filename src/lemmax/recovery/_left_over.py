@@ -8,7 +8,7 @@ from scipy.sparse.linalg import svds
 from ..init._tensors import unfolded
 from ..operators import Entries
 from ..problem import Composite
-from ._components_of_entries import Components
+from ._components import Components
 
 # How far a singular value must be above the edge of those of noise: noise that is larger in some
 # rows raises them, too.

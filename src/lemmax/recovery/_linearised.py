@@ -23,8 +23,8 @@ from .._memory import available_bytes
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
-from ..losses import L1, AbstractLoss, Huber
-from ..maps import AbstractMap, Composed
+from ..losses import AbstractLoss
+from ..maps import AbstractMap
 from ..methods import lmm
 from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
 from ..methods.steps import BulkPolyak
@@ -33,7 +33,6 @@ from ..points import DensePoint
 from ..problem import Composite
 from ..solve import solve
 from ..status import Status
-from ._entrywise_steps import Graduated
 from ._structure import is_ranked
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
@@ -144,18 +143,6 @@ class Workbench:
         products = [int(step) * place for step, place in zip(steps, places, strict=True)]
         return sum(products[1:], products[0])
 
-    @property
-    def _graduates(self) -> bool:
-        """Whether that is possible: entries of a factored point, a loss with both signs alike."""
-        outer = self.map.outer if isinstance(self.map, Composed) else self.map
-        factored = is_ranked(outer) and self.map.degree is not None
-        entrywise = isinstance(self.problem.operator, (Identity, Entries))
-        return factored and entrywise and isinstance(self.problem.loss, (L1, Huber))
-
-    @functools.cached_property
-    def _graduated(self) -> Graduated:
-        return Graduated(self.problem)
-
     def norm(self, at: Linearised) -> float:
         """Of the point."""
         return float(_norm(self.map, at.x))
@@ -169,15 +156,7 @@ class Workbench:
         return _prox_linear(self.problem, at.x, at.matrix, at.residual, promise)
 
     def lmm(self, at: Linearised) -> Parameters:
-        """Some steps of LMM, their length told from the bulk of the residuals.
-
-        Signs of residuals say little about observed entries: one entry alone hardly moves the
-        point. There the steps are those of a Huber loss whose threshold falls with the bulk.
-        """
-        if self._graduates:
-            x, steps = self._graduated(at.x, _LMM_STEPS)
-            self.passes += 3 * steps
-            return x
+        """Some steps of LMM, their length told from the bulk of the residuals."""
         result = solve(self.problem, lmm(BulkPolyak()), at.x, max_steps=_LMM_STEPS, tol=0.0)
         self.passes += 2 * int(result.steps) + 2
         if result.status is Status.INTERRUPTED:  # solve keeps Ctrl-C to itself

@@ -10,7 +10,7 @@ from .._typing import Parameters
 from ..operators import Entries
 from ..problem import Composite
 from ._certificate import Lines
-from ._components_of_entries import lonely_lines, standing_components, unfoldings
+from ._components import Components, lonely_lines, unfoldings
 from ._structure import Ranked
 
 # So many other fits to a row are looked at: all through as few entries as there are terms, or some.
@@ -80,7 +80,7 @@ def contested(
     total, rng = 0.0, np.random.default_rng(0)
     which: tuple[list[int], ...] = tuple([] for _ in factors)
     for mode, pair in enumerate(unfoldings(factors)):
-        standing = standing_components(*pair)
+        standing = Components.standing(*pair)
         rows, others = standing.left * standing.values, standing.right
         inside, found = places[mode], which[mode]
         rest = [k for k in range(len(factors)) if k != mode]

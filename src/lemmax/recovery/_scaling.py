@@ -10,8 +10,8 @@ import numpy as np
 from .._typing import Parameters
 from ..losses import L1, L2, Quantile, SquaredL2
 from ..problem import Composite
+from ._answer import Answer
 from ._linearised import typical_size
-from ._search import Answer
 
 # Sizes whose exponents are within this part of the possible ones do no harm.
 _HARMLESS = 1 / 16

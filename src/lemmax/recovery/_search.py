@@ -1,24 +1,20 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from .._typing import Parameters
 from ..init import spectral
 from ..init._random import random_starts_like
-from ..maps import AbstractMap
 from ..operators import Entries, Identity
 from ..problem import Composite
-from ._certificate import (
-    Certificate,
-    certify_exact,
-    certify_noise,
-)
+from ._answer import Answer
+from ._certificate import Certificate, certify_exact, certify_noise
 from ._descent import MAX_STEPS, Descended, Descent, Watch
 from ._evidence import Evidence, as_array
+from ._factor_start import FactorStart, factor_start
 from ._kept_aside import Predictions, predictions
 from ._linearised import Linearised, Workbench
 from ._noise import Refit, refit, schwarz
@@ -28,19 +24,14 @@ from ._structure import (
     is_ranked,
     largest_rank,
     lower_ranks,
-    with_rank,
-    without_term,
     without_zero_terms,
 )
-from ._unfolding import UnfoldedStart, unfolded_start
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
 _ENOUGH = 2.5
 # By how much the rank of an exact answer may exceed that of a noisy one.
 _NEAR = 2
-# Noise so much smaller than that of all other fits is what there is to find.
-_SHARP = 0.1
 # Up to here every lower rank is refitted to noisy data.
 _MANY = 12
 _NOTHING = 1e-30
@@ -58,19 +49,6 @@ class Attempt(NamedTuple):
     """Whether to look for noise at once, if that is where it leads, before anything else."""
 
 
-class Answer(NamedTuple):
-    """What a search came up with."""
-
-    map: AbstractMap
-    x: Parameters
-    residual: np.ndarray
-    sizes: np.ndarray | None
-    certificate: Certificate
-    criterion: float
-    """Schwarz's, to be compared with that of another answer to the same problem."""
-    interrupted: bool = False
-
-
 class Search:
     """The attempts at one problem, and what they took."""
 
@@ -80,9 +58,6 @@ class Search:
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
         self.robust = problem.loss.robust
         self.entrywise = isinstance(problem.operator, (Identity, Entries))
-        # Superfluous terms fit wrong entries; and of a tensor, every attempt takes long.
-        self._tempted = self.entrywise and self.robust
-        self._hard = self._tempted and self._is_tensor
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
@@ -119,35 +94,14 @@ class Search:
             if end.interrupted:
                 return self._exact(end)
             if end.exact:
-                trimmed = self._trimmed(end)
-                answer = self._exact(trimmed)
+                answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
-                    return self._exact(self._thrifty(trimmed)) if self._tempted else answer
+                    return answer
             elif noisy:
                 answer = self._noisy(ends)
                 if answer.certificate.holds:
                     return (self._exact_beside(answer, x) if steps else None) or answer
-                proved = answer.certificate
-                if steps and self._hard and proved.unproven and self._is_sharp(proved.noise):
-                    return answer
-            elif self._collapses(ends):
-                break
         return self._noisy(ends)
-
-    def _is_sharp(self, noise: float, others: Sequence[float] = ()) -> bool:
-        """Whether noise is so far below that of other fits that this is what there is to find.
-
-        It may not be possible to prove it.
-        """
-        return noise < _SHARP * min([self.descent.scale, *others])
-
-    def _collapses(self, ends: list[Descended]) -> bool:
-        """Whether the last attempt at entries of a tensor left far less noise than any before."""
-        if not self._hard:
-            return False
-        *before, last = (self._refitted(ends, k) for k in range(len(ends)))
-        sharp = self._is_sharp(last.scale, [fit.scale for fit in before])
-        return sharp and bool(np.isfinite(last.criterion))
 
     def _refitted(self, ends: list[Descended], attempt: int) -> Refit:
         """Of the rank of an attempt; of those that it contains, see `_noisy`."""
@@ -190,16 +144,14 @@ class Search:
                     x = self.descent.cut(x, bound)
                 yield Attempt(x, bound)
             return
-        # Of the first start: if it ends in noise, lower ranks bring nothing. (From rank 1 upwards
-        # they do, and other starts than a given one may.)
-        unfolded, first = self._unfolded(), True
-        if unfolded is not None:
-            if not unfolded.exact and self.bench.is_small(unfolded.x):
-                # What is wrong is known, so that least squares find the rest: quickly, if they do.
-                # (Without the Jacobian their steps are not exact, and end too soon.)
-                yield Attempt(unfolded.x, unfolded.rank, 0, noisy=True)
-            yield Attempt(unfolded.x, unfolded.rank, noisy=unfolded.rank != 1)
-            first = False
+        if self.entrywise and map is not None:
+            start = self._factor_start()
+            if start is not None:
+                # What is wrong is known, so that least squares find the rest.
+                yield Attempt(start.x, start.rank, 0, noisy=True)
+                return
+        # If the first start ends in noise, lower ranks bring nothing; from rank 1 upwards they do.
+        first = True
         x = self._spectral(self.seed)
         if map is None or bound is None:
             yield Attempt(x, None, noisy=first)
@@ -215,12 +167,11 @@ class Search:
     def _ranks(self, bound: int) -> list[int]:
         """In the order in which they are tried: the bound first, if there are data enough.
 
-        Not if entries are observed, which tempt to keep too many terms: these fit outliers, if
-        there may be any. Ranks that so few data could not prove are not tried.
+        Ranks that so few data could not prove are not tried.
         """
         map, count = self.bench.ranked, int(self.descent.known.sum())
         assert map is not None
-        if not self._tempted and count >= _ENOUGH * degrees_of_freedom(map, bound):
+        if count >= _ENOUGH * degrees_of_freedom(map, bound):
             return [bound, *lower_ranks(bound)]
         ranks = [*lower_ranks(bound), bound]
         provable = [
@@ -235,18 +186,12 @@ class Search:
         self.bench.passes += start.passes
         return start.x0
 
-    def _unfolded(self) -> UnfoldedStart | None:
-        """From a matrix of the same entries, where a tensor is that."""
-        if not (self._hard and self.bench.ranked):
-            return None
-        try:
-            start, passes, steps = unfolded_start(self.problem, self.descent, self.seed)
-        except KeyboardInterrupt:
-            self._interrupted = True  # the start from the data is there nevertheless
-            return None
-        self.bench.passes += passes
-        self.steps += steps
-        self._interrupted = start is not None and start.interrupted
+    def _factor_start(self) -> FactorStart | None:
+        start = factor_start(self.problem, self.seed, self.watch)
+        if start is not None:
+            self.bench.passes += 2 * start.sweeps
+            self.steps += start.sweeps
+            self._interrupted = start.interrupted
         return start
 
     def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
@@ -266,37 +211,6 @@ class Search:
             return end
         shorter = self.descent.with_fewer_terms(end.at, rank)
         return shorter._replace(sizes=end.sizes) if shorter.exact else end
-
-    def _thrifty(self, end: Descended) -> Descended:
-        """With one term less, if any one can be spared: observed entries tempt to keep too many.
-
-        A superfluous term fits outliers that are neighbours, and what the others explain would
-        certify it with them.
-        """
-        rank = end.at.rank
-        if rank is None or rank < 2:
-            return end
-        x = jax.tree.map(
-            np.asarray, end.at.x if self._is_tensor else self.descent.cut(end.at.x, rank)
-        )
-        for term in range(rank):
-            if self._matters(end.at, x, term):
-                continue
-            fewer = self.descent.run(
-                jax.tree.map(lambda f, k=term: without_term(f, k), x), rank - 1, 15
-            )
-            if fewer.exact and self._exact(fewer).certificate.holds:
-                return self._thrifty(fewer)
-        return end
-
-    def _matters(self, at: Linearised, x: Parameters, term: int) -> bool:
-        """Whether a term has a part in most of what is explained: no outliers are so many."""
-        explained = self.descent.known & (np.abs(as_array(at)) <= self.descent.zero)
-        alone = jax.tree.map(lambda factor: factor[:, term : term + 1], x)
-        assert self.bench.ranked is not None
-        seen = self.problem.operator.measure(with_rank(self.bench.ranked, 1)(alone))
-        shares = np.abs(np.asarray(seen))[explained] > self.descent.zero
-        return bool(2 * np.count_nonzero(shares) > shares.size)
 
     @property
     def _is_tensor(self) -> bool:
@@ -374,8 +288,8 @@ class Search:
         part = Search(problem, self.x0, self.seed, 0, self.watch)
         x = self.x0
         if x is None:
-            unfolded = part._unfolded()
-            x = part._spectral(self.seed) if unfolded is None else unfolded.x
+            start = part._factor_start() if self.entrywise and self.bench.ranked else None
+            x = part._spectral(self.seed) if start is None else start.x
         if rank is not None:
             x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank, steps)

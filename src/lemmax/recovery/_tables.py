@@ -1,21 +1,121 @@
-"""Observed entries of a matrix, fitted by the robust factor model."""
+"""Observed entries of a matrix of low rank: the robust factor model's fit, and what it proves."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from .._dtype import cast_floats
+from .._typing import Parameters
 from ..factor import FactorFit, Options, fit_entries, fit_table
+from ..losses import AbstractLoss
 from ..maps import LowRank
 from ..operators import Entries
 from ..problem import Composite
-from ._components_of_entries import residual_weights
-from ._descent import Watch
-from ._entrywise import EntrywiseFit
-from ._linearised import weights_of
+from ._answer import Answer
+from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
+from ._descent import Descent, Watch
+from ._kept_aside import predictions
+from ._left_over import left_over
+from ._linearised import Workbench, weights_of
 from ._noise import bulk_of, schwarz
-from ._structure import degrees_of_freedom
+from ._rivals import lines_of
+from ._structure import degrees_of_freedom, term_sizes
+from ._tangent import spread_of_entries, tangent_of_entries
 
 
-def fit_factor_model(problem: Composite, seed: int, watch: Watch) -> EntrywiseFit:
+class TableFit(NamedTuple):
+    """A low-rank matrix that fits most of its observed entries."""
+
+    map: LowRank
+    """Of the rank that was found; of rank 1, with factors of zeros, if none was."""
+    x: tuple[np.ndarray, np.ndarray]
+    """Balanced factors."""
+    residual: np.ndarray
+    steps: int
+    interrupted: bool
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom."""
+        return degrees_of_freedom(self.map, self.map.rank)
+
+
+def search_table(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
+    """The answer, the passes and the steps it took."""
+    search = _TableSearch(problem, seed, watch)
+    answer = search.run()
+    return answer, 2 * search.steps, search.steps
+
+
+class _TableSearch:
+    """A fit, others to fewer entries, and what they took."""
+
+    def __init__(self, problem: Composite, seed: int, watch: Watch):
+        self.problem, self.seed, self.watch = problem, seed, watch
+        self.robust, self.steps = problem.loss.robust, 0
+        # It knows what vanishes.
+        self.descent = Descent(Workbench(problem), self.robust, watch, np.random.default_rng(seed))
+
+    def run(self) -> Answer:
+        """The fit with its certificate."""
+        found = self._fitted(self.problem)
+        fit = self._seen(found)
+        if found.interrupted:
+            answer = self._answer(found, certify_exact(fit, self.descent.zero))
+            return answer._replace(interrupted=True)
+        if fit.norm == 0:
+            return self._answer(found, nothing_found(fit, found.freedom))
+        if self.descent.vanishes(fit.residual):
+            return self._answer(found, certify_exact(fit, self.descent.zero))
+        used, scale = bulk_of(fit.residual, fit.known, found.freedom, self.robust)
+
+        def again(part: Composite) -> np.ndarray:
+            less = self._fitted(part)
+            if less.interrupted:
+                raise KeyboardInterrupt
+            return less.residual
+
+        def spread(hidden: np.ndarray) -> np.ndarray:
+            shown = used & ~hidden
+            return spread_of_entries(self.problem, found.map, found.x, shown, hidden)
+
+        try:
+            certificate = certify_noise(
+                fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
+            )
+        except KeyboardInterrupt:
+            certificate = certify_exact(fit, self.descent.zero)
+            return self._answer(found, certificate)._replace(interrupted=True)
+        return self._answer(found, certificate)
+
+    def _fitted(self, problem: Composite) -> TableFit:
+        found = fit_low_rank(problem, self.seed, self.watch)
+        self.steps += found.steps
+        return found
+
+    def _seen(self, found: TableFit) -> Fit:
+        map, x, known = found.map, found.x, self.descent.known
+        return Fit(
+            found.residual,
+            np.asarray(self.problem.data, np.float64),
+            known,
+            self.descent.bench.labels,
+            _norm(*x),
+            lambda used: tangent_of_entries(self.problem, map, x, used, found.freedom),
+            lines_of(self.problem, known, map, x) if self.robust else None,
+            lambda level: left_over(self.problem, found.residual, known, level),
+            np.asarray(self.problem.data) == 0,
+        )
+
+    def _answer(self, found: TableFit, certificate: Certificate) -> Answer:
+        used, noise = certificate.explained, certificate.noise
+        criterion = schwarz(self.problem, found.residual, used, noise, found.freedom)
+        x: Parameters = cast_floats(found.x, self.problem.data.dtype)
+        sizes = term_sizes(found.map, found.x)
+        return Answer(found.map, x, found.residual, sizes, certificate, criterion)
+
+
+def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     """A table or a list of entries as the factor model has it, without location and effects."""
     map = problem.map
     assert isinstance(map, LowRank)
@@ -29,23 +129,15 @@ def fit_factor_model(problem: Composite, seed: int, watch: Watch) -> EntrywiseFi
         if rank < found.rank:
             again = _fitted(problem, options._replace(components=rank), watch)
             found = found if again.interrupted else again
-    x = _balanced(found, max(1, found.rank))
-    kept = LowRank(map.dims, max(1, found.rank))
-    return EntrywiseFit(
-        map=kept,
-        x=cast_floats(x, problem.data.dtype),
-        residual=_residual(problem, x),
-        steps=found.sweeps,
-        passes=2 * found.sweeps,
-        converged=found.converged,
-        interrupted=found.interrupted,
-    )
+    rank = max(1, found.rank)
+    x = _balanced(found, rank)
+    kept = LowRank(map.dims, rank)
+    return TableFit(kept, x, _residual(problem, x), found.sweeps, found.interrupted)
 
 
 def _fitted(problem: Composite, options: Options, watch: Watch) -> FactorFit:
     operator, data = problem.operator, np.asarray(problem.data, np.float64)
-    # The factor model's weights are precisions: squares of what residuals are multiplied by.
-    weights = residual_weights(problem.loss, data.shape) ** 2
+    weights = precisions(problem.loss, data.shape)
 
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
@@ -55,7 +147,31 @@ def _fitted(problem: Composite, options: Options, watch: Watch) -> FactorFit:
         return fit_table(table, weights, options, callback=callback)
     rows, columns = (np.asarray(index) for index in operator.indices)
     shape = operator.shape[0], operator.shape[1]
+    # The same value twice is one observation: a copy kept aside would be no test of the other.
+    rows, columns, data, weights = _without_copies(rows, columns, data, weights)
     return fit_entries(rows, columns, data, shape, weights, options, callback=callback)[0]
+
+
+def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
+    order = np.lexsort(listed[:3])
+    ordered = [each[order] for each in listed]
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([each[1:] != each[:-1] for each in ordered[:3]], axis=0)
+    if np.all(new):
+        return listed
+    weights = np.add.reduceat(ordered[3], np.flatnonzero(new))
+    return (*(each[new] for each in ordered[:3]), weights)
+
+
+def precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
+    """The weights of a loss as the factor model has them: inverse variances, 1 in the median."""
+    if loss.weights is None:
+        return np.ones(shape)
+    weights = np.broadcast_to(np.asarray(loss.weights, np.float64), shape)
+    # A robust loss weighs residuals, a squared one their squares.
+    weights = weights**2 if loss.robust else weights
+    positive = weights[weights > 0]
+    return weights / np.median(positive) if len(positive) else weights
 
 
 def _best_rank(problem: Composite, found: FactorFit) -> int:
@@ -78,6 +194,10 @@ def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarra
         rows, columns = (np.asarray(index) for index in problem.operator.indices)
         return np.einsum("ij,ij->i", left[rows], right[columns]) - data
     return left @ right.T - data
+
+
+def _norm(left: np.ndarray, right: np.ndarray) -> float:
+    return float(np.sqrt(max(np.sum((left.T @ left) * (right.T @ right)), 0.0)))
 
 
 def _balanced(found: FactorFit, rank: int) -> tuple[np.ndarray, np.ndarray]:

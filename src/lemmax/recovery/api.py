@@ -18,14 +18,14 @@ from ..operators import AbstractOperator, Entries, Identity
 from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
+from ._answer import Answer
 from ._certificate import Certificate, needed_observations
-from ._components_of_entries import of_rank
-from ._entries import search_entries
 from ._linearised import weights_of, with_weights
 from ._objections import Objection
 from ._scaling import Unit
-from ._search import Answer, Search
-from ._structure import is_ranked
+from ._search import Search
+from ._structure import is_ranked, with_rank
+from ._tables import search_table
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
 
@@ -104,7 +104,7 @@ def recover(
     if operator is None:
         data, loss = _without_missing(data, loss)
     if isinstance(map, (PSD, LowRank)) and x0 is None:
-        map = of_rank(map, min(map.rank, *map.shape))  # a matrix has no more
+        map = with_rank(map, min(map.rank, *map.shape))  # a matrix has no more
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     forget_programs_if_many()
@@ -168,8 +168,8 @@ def _search(
     problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
 ) -> tuple[Answer, int, int]:
     entrywise = isinstance(problem.operator, (Identity, Entries))
-    if entrywise and isinstance(problem.map, (PSD, LowRank)) and x0 is None:
-        return search_entries(problem, seed, watch)
+    if entrywise and isinstance(problem.map, LowRank) and x0 is None:
+        return search_table(problem, seed, watch)
     search = Search(problem, x0, seed, restarts, watch)
     return search.run(), search.passes, search.steps
 
