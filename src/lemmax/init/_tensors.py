@@ -66,7 +66,7 @@ def project_tucker(
     order = array.ndim
     if symmetric:
         array = symmetrised(array)
-    bases = tuple(_leading(unfolded(array, mode), rank) for mode in range(order))
+    bases = tuple(leading_vectors(unfolded(array, mode), rank) for mode in range(order))
     shares = [np.ones(basis.shape[1]) for basis in bases]
     for _ in range(_SWEEPS):
         for mode in range(order):
@@ -82,7 +82,7 @@ def project_tucker(
     return Projected(dense, DensePoint(dense), Tucker(core, bases))
 
 
-def _leading(matrix: np.ndarray, rank: int) -> np.ndarray:
+def leading_vectors(matrix: np.ndarray, rank: int) -> np.ndarray:
     """Left singular vectors, from the small Gram matrix: accuracy is not the point here."""
     return np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :rank]
 
@@ -107,8 +107,8 @@ def simultaneous_diagonalisation(
     columns of the first two factors are independent.
     """
     slices = core.reshape(core.shape[0], core.shape[1], -1)
-    left = _leading(unfolded(slices, 0), count)
-    right = _leading(unfolded(slices, 1), count)
+    left = leading_vectors(unfolded(slices, 0), count)
+    right = leading_vectors(unfolded(slices, 1), count)
     small = np.einsum("ijk,ia,jb->abk", slices, left, right)
     one, other = np.moveaxis(small @ rng.standard_normal((small.shape[2], 2)), 2, 0)
     first = left @ np.real(np.linalg.eig(one @ np.linalg.pinv(other))[1])
@@ -119,7 +119,7 @@ def simultaneous_diagonalisation(
 
 def _rank_one(tensor: np.ndarray) -> list[np.ndarray]:
     """Vectors whose outer product is near a tensor of rank one; the first has its size."""
-    vectors = [_leading(unfolded(tensor, mode), 1)[:, 0] for mode in range(tensor.ndim)]
+    vectors = [leading_vectors(unfolded(tensor, mode), 1)[:, 0] for mode in range(tensor.ndim)]
     size = float(multiplied(tensor, tuple(v[:, None] for v in vectors)).reshape(()))
     return [size * vectors[0], *vectors[1:]]
 

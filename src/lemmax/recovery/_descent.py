@@ -65,9 +65,11 @@ class Descent:
         step, values, typical = self._steps(at), [at.value], self._typical(at.residual)
         sizes = term_sizes(self.bench.map, x)
         refused: set[int] = set()
-        while len(values) <= max_steps:
+        while True:
             if self.vanishes(at.residual):
                 return Descended(at, sizes, len(values) - 1, exact=True)
+            if len(values) > max_steps:
+                break
             try:
                 if self.watch("linearised steps", len(values) - 1, at.value):
                     raise KeyboardInterrupt

@@ -1,7 +1,9 @@
 """Starts for observed entries: the robust factor model finds the rank and the wrong entries."""
 
+import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -11,15 +13,18 @@ from .._typing import Parameters
 from ..factor import Options, fit_tensor
 from ..init._components import decompose
 from ..init._matrices import project_psd
-from ..init._tensors import project_tucker
+from ..init._tensors import Tucker, leading_vectors, project_tucker, unfolded
 from ..maps import CP, PSD, LowRank, SymmetricCP
 from ..operators import Entries
 from ..problem import Composite
 from ._descent import Watch
 from ._linearised import with_weights
-from ._structure import with_rank
-from ._tables import fit_low_rank, precisions
+from ._structure import convincing_observations, degrees_of_freedom, with_rank
+from ._tables import TableFit, fit_low_rank, precisions
 
+# Of a row or column of an exact table, so much must be explained, to rounding errors of the largest
+# entry; the core of a tensor is told from so many entries for each of its own.
+_HALF, _ROUNDING, _PER_UNKNOWN = 0.5, 1e-9, 20
 # A larger tensor is formed only if so many of its entries were observed.
 _LARGE = 1e7
 
@@ -34,61 +39,153 @@ class FactorStart(NamedTuple):
     interrupted: bool
 
 
-def factor_start(problem: Composite, seed: int, watch: Watch) -> FactorStart | None:
-    """The factor model's point as parameters of the map; None if it is zero, or too large."""
+def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[FactorStart]:
+    """The factor model's points as parameters of the map; none if they are zero, or too large.
+
+    A tensor may be exact as a matrix, whose rank and wrong entries are found more surely.
+    """
     map = problem.map
     assert isinstance(map, (PSD, CP, SymmetricCP))
     assert map.shape is not None
     if math.prod(map.shape) > max(problem.data.size, _LARGE):
-        return None
+        return
     array, weights = _as_array(problem, map.shape)
-    if isinstance(map, PSD):
-        found = _semidefinite(problem, map, array, weights, seed, watch)
-    else:
-        found = _tensor(problem, map, array, weights, seed, watch)
-    if not any(np.any(factor) for factor in jax.tree.leaves(found.x)):
-        return None
-    missing = ((0, 0), (0, map.rank - found.rank))
-    return found._replace(x=jax.tree.map(lambda factor: np.pad(factor, missing), found.x))
+    kinds = (_semidefinite,) if isinstance(map, PSD) else (_unfolded, _tensor)
+    for kind in kinds:
+        found = kind(problem, array, weights, seed, watch)
+        if found is None or not any(np.any(factor) for factor in jax.tree.leaves(found.x)):
+            continue
+        missing = ((0, 0), (0, map.rank - found.rank))
+        yield found._replace(x=jax.tree.map(lambda factor, m=missing: np.pad(factor, m), found.x))
+
+
+def _table(
+    problem: Composite, array: np.ndarray, weights: np.ndarray, rank: int, seed: int, watch: Watch
+) -> TableFit:
+    """The factor model of a table, with the loss of a problem."""
+    roots = np.sqrt(weights) if problem.loss.robust else weights
+    loss = with_weights(problem.loss, roots)
+    return fit_low_rank(
+        Composite(loss, LowRank(array.shape, rank), np.nan_to_num(array)), seed, watch
+    )
 
 
 def _semidefinite(
-    problem: Composite, map: PSD, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
+    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
 ) -> FactorStart:
-    """A low-rank table, and what is symmetric and positive of it."""
-    roots = np.sqrt(weights) if problem.loss.robust else weights
-    table = Composite(
-        with_weights(problem.loss, roots), LowRank(array.shape, map.rank), np.nan_to_num(array)
-    )
-    found = fit_low_rank(table, seed, watch)
-    left, right = found.x
-    spectrum = project_psd(left @ right.T, found.map.rank, noisy=False).parts
+    """What is symmetric and positive of a low-rank table."""
+    assert isinstance(problem.map, PSD)
+    found = _table(problem, array, weights, problem.map.rank, seed, watch)
+    rank, (left, right) = found.map.rank, found.x
+    spectrum = project_psd(left @ right.T, rank, noisy=False).parts
     x = spectrum.left * np.sqrt(spectrum.values)
+    return FactorStart(x, rank, found.steps, found.interrupted)
+
+
+def _unfolded(
+    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
+) -> FactorStart | None:
+    """The terms of a tensor that is exact as the squarest of its matrices; None if none is."""
+    assert isinstance(problem.map, (CP, SymmetricCP))
+    rows, columns = _balanced_modes(array.shape)
+    order, sides = (*rows, *columns), (_size(array.shape, rows), _size(array.shape, columns))
+    bound = _most_terms(sides, problem.map.rank, int(np.sum(weights > 0)))
+    if not bound:
+        return None
+
+    def flat(each: np.ndarray) -> np.ndarray:
+        return np.transpose(each, order).reshape(sides)
+
+    found = _table(problem, flat(array), flat(weights), bound, seed, watch)
+    if not found.exact:
+        return None
+    left, right = found.x
+    matrix = left @ right.T
+    # Short columns with many wrong entries may be anything: the other modes tell them.
+    known = flat(weights) > 0
+    wrong = np.abs(found.residual) > _ROUNDING * np.max(np.abs(matrix))
+    lost = np.zeros(sides, bool)
+    for axis in (0, 1):
+        seen, missed = (np.sum(each, axis=axis, keepdims=True) for each in (known, known & wrong))
+        lost |= missed >= _HALF * seen
+
+    def folded(each: np.ndarray) -> np.ndarray:
+        return np.transpose(each.reshape([array.shape[mode] for mode in order]), np.argsort(order))
+
+    tucker = _core(folded(matrix), folded(lost), problem.map, found.map.rank, seed)
+    x = _terms(tucker, problem.map, found.map.rank, seed)
     return FactorStart(x, found.map.rank, found.steps, found.interrupted)
 
 
+def _core(
+    tensor: np.ndarray, lost: np.ndarray, map: CP | SymmetricCP, rank: int, seed: int
+) -> Tucker:
+    """A tensor in bases of its modes, told from the entries that are not lost."""
+    if not np.any(lost):
+        return project_tucker(tensor, rank, symmetric=bool(map.symmetric), noisy=False).parts
+    bases = []
+    for mode in range(tensor.ndim):
+        whole = ~np.any(unfolded(lost, mode), axis=0)
+        bases.append(leading_vectors(unfolded(tensor, mode)[:, whole], rank))
+    bases = tuple(bases[:1] * tensor.ndim if map.symmetric else bases)
+    shape = [basis.shape[1] for basis in bases]
+    places = np.flatnonzero(~lost)
+    enough = _PER_UNKNOWN * math.prod(shape)
+    if len(places) > enough:
+        places = np.random.default_rng(seed).choice(places, enough, replace=False)
+    rows = [b[k] for b, k in zip(bases, np.unravel_index(places, tensor.shape), strict=True)]
+    design = functools.reduce(lambda a, b: (a[:, :, None] * b[:, None]).reshape(len(a), -1), rows)
+    core = np.linalg.lstsq(design, tensor.ravel()[places], rcond=None)[0]
+    return Tucker(core.reshape(shape), bases)
+
+
 def _tensor(
-    problem: Composite,
-    map: CP | SymmetricCP,
-    array: np.ndarray,
-    weights: np.ndarray,
-    seed: int,
-    watch: Watch,
+    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
 ) -> FactorStart:
-    options = Options(most=map.rank, robust=problem.loss.robust, seed=seed)
+    assert isinstance(problem.map, (CP, SymmetricCP))
     found = fit_tensor(
         array,
         weights,
-        options,
+        Options(most=problem.map.rank, robust=problem.loss.robust, seed=seed),
         callback=lambda stage, sweep, noise: watch("factor model", sweep, noise),
     )
     x: Parameters = found.factors
-    if isinstance(map, SymmetricCP):
+    if problem.map.symmetric:
         tucker = project_tucker(found.values(), found.rank, symmetric=True, noisy=False).parts
-        fewer = with_rank(map, found.rank)
-        assert isinstance(fewer, SymmetricCP)
-        x = decompose(tucker, fewer, np.random.default_rng(seed))
+        x = _terms(tucker, problem.map, found.rank, seed)
     return FactorStart(x, found.rank, found.sweeps, found.interrupted)
+
+
+def _terms(tucker: Tucker, map: CP | SymmetricCP, rank: int, seed: int) -> Parameters:
+    """Parameters of so many terms whose point is near a tensor."""
+    fewer = with_rank(map, rank)
+    assert isinstance(fewer, (CP, SymmetricCP))
+    return decompose(tucker, fewer, np.random.default_rng(seed))
+
+
+def _most_terms(sides: tuple[int, int], bound: int, known: int) -> int:
+    """The largest rank of a matrix whose freedom is less than half of what is known."""
+    most = 0
+    for rank in range(1, min(bound, *sides) + 1):
+        wanted = convincing_observations(degrees_of_freedom(LowRank(sides, rank), rank))
+        if wanted > (known if rank == 1 else known / 2):
+            break
+        most = rank
+    return most
+
+
+def _balanced_modes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Modes for the rows and for the columns of a matrix that is as square as can be."""
+    modes = range(len(shape))
+    choices = [
+        chosen for count in range(1, len(shape)) for chosen in itertools.combinations(modes, count)
+    ]
+    rows = max(choices, key=lambda c: min(_size(shape, c), math.prod(shape) // _size(shape, c)))
+    return rows, tuple(mode for mode in modes if mode not in rows)
+
+
+def _size(shape: tuple[int, ...], modes: tuple[int, ...]) -> int:
+    return math.prod(shape[mode] for mode in modes)
 
 
 def _as_array(problem: Composite, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from ._answer import Answer
 from ._certificate import Certificate, certify_exact, certify_noise
 from ._descent import MAX_STEPS, Descended, Descent, Watch
 from ._evidence import Evidence, as_array
-from ._factor_start import FactorStart, factor_start
+from ._factor_start import FactorStart, factor_starts
 from ._kept_aside import Predictions, predictions
 from ._linearised import Linearised, Workbench
 from ._noise import Refit, refit, schwarz
@@ -144,12 +144,13 @@ class Search:
                     x = self.descent.cut(x, bound)
                 yield Attempt(x, bound)
             return
-        if self.entrywise and map is not None:
-            start = self._factor_start()
-            if start is not None:
-                # What is wrong is known, so that least squares find the rest.
-                yield Attempt(start.x, start.rank, 0, noisy=True)
-                return
+        found = False
+        for start in self._factor_starts():
+            # What is wrong is known, so that least squares find the rest.
+            yield Attempt(start.x, start.rank, 0, noisy=True)
+            found = True
+        if found:
+            return
         # If the first start ends in noise, lower ranks bring nothing; from rank 1 upwards they do.
         first = True
         x = self._spectral(self.seed)
@@ -186,13 +187,14 @@ class Search:
         self.bench.passes += start.passes
         return start.x0
 
-    def _factor_start(self) -> FactorStart | None:
-        start = factor_start(self.problem, self.seed, self.watch)
-        if start is not None:
+    def _factor_starts(self) -> Iterator[FactorStart]:
+        if not self.entrywise or self.bench.ranked is None:
+            return
+        for start in factor_starts(self.problem, self.seed, self.watch):
             self.bench.passes += 2 * start.sweeps
             self.steps += start.sweeps
             self._interrupted = start.interrupted
-        return start
+            yield start
 
     def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
         """The given one; and if it leads nowhere, the data's own, where that is known, or any."""
@@ -288,7 +290,7 @@ class Search:
         part = Search(problem, self.x0, self.seed, 0, self.watch)
         x = self.x0
         if x is None:
-            start = part._factor_start() if self.entrywise and self.bench.ranked else None
+            start = next(part._factor_starts(), None)
             x = part._spectral(self.seed) if start is None else start.x
         if rank is not None:
             x = part.descent.cut(x, rank)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._dtype import cast_floats
 from .._typing import Parameters
-from ..factor import FactorFit, Options, fit_entries, fit_table
+from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..maps import LowRank
 from ..operators import Entries
@@ -32,6 +32,8 @@ class TableFit(NamedTuple):
     """Balanced factors."""
     residual: np.ndarray
     steps: int
+    exact: bool
+    """Whether entries that were kept aside are predicted to rounding errors."""
     interrupted: bool
 
     @property
@@ -122,34 +124,64 @@ def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     options = Options(
         most=map.rank, robust=problem.loss.robust, common=True, centred=False, seed=seed
     )
-    found = _fitted(problem, options, watch)
+    found = _factors(problem, map.dims, options, watch)
     if found.rank and not (found.exact or found.interrupted):
         # Surplus components are shrunk, and no harm to the point; but its rank is asked for, too.
         rank = _best_rank(problem, found)
         if rank < found.rank:
-            again = _fitted(problem, options._replace(components=rank), watch)
+            again = _factors(problem, map.dims, options._replace(components=rank), watch)
             found = found if again.interrupted else again
-    rank = max(1, found.rank)
-    x = _balanced(found, rank)
-    kept = LowRank(map.dims, rank)
-    return TableFit(kept, x, _residual(problem, x), found.sweeps, found.interrupted)
+    kept = LowRank(map.dims, max(1, found.rank))
+    x = found.balanced(kept.rank)
+    residual = _residual(problem, x)
+    return TableFit(kept, x, residual, found.sweeps, found.exact, found.interrupted)
 
 
-def _fitted(problem: Composite, options: Options, watch: Watch) -> FactorFit:
+class _Factors(NamedTuple):
+    """What the factor model has found."""
+
+    left: np.ndarray
+    right: np.ndarray
+    sweeps: int
+    exact: bool
+    interrupted: bool
+
+    @property
+    def rank(self) -> int:
+        return self.left.shape[1]
+
+    def balanced(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Factors of one size, of the largest components; of zeros if there are none."""
+        if not self.rank:
+            return np.zeros((len(self.left), 1)), np.zeros((len(self.right), 1))
+        (left, first), (right, second) = np.linalg.qr(self.left), np.linalg.qr(self.right)
+        inner_left, sizes, inner_right = np.linalg.svd(first @ second.T)
+        roots = np.sqrt(sizes[:rank])
+        return left @ inner_left[:, :rank] * roots, right @ inner_right[:rank].T * roots
+
+
+def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch: Watch) -> _Factors:
+    """The factor model of a table that is no wider than long, whichever way it was given."""
     operator, data = problem.operator, np.asarray(problem.data, np.float64)
-    weights = precisions(problem.loss, data.shape)
+    weights, wide = precisions(problem.loss, data.shape), dims[0] < dims[1]
 
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
 
-    if not isinstance(operator, Entries):
+    if isinstance(operator, Entries):
+        rows, columns = (np.asarray(index) for index in operator.indices)
+        if wide:
+            rows, columns = columns, rows
+        # The same value twice is one observation: a copy kept aside would be no test of the other.
+        rows, columns, data, weights = _without_copies(rows, columns, data, weights)
+        shape = max(dims), min(dims)
+        found, _ = fit_entries(rows, columns, data, shape, weights, options, callback=callback)
+    else:
         table = np.where(weights > 0, data, np.nan)
-        return fit_table(table, weights, options, callback=callback)
-    rows, columns = (np.asarray(index) for index in operator.indices)
-    shape = operator.shape[0], operator.shape[1]
-    # The same value twice is one observation: a copy kept aside would be no test of the other.
-    rows, columns, data, weights = _without_copies(rows, columns, data, weights)
-    return fit_entries(rows, columns, data, shape, weights, options, callback=callback)[0]
+        table, weights = (table.T, weights.T) if wide else (table, weights)
+        found = fit_table(table, weights, options, callback=callback)
+    factors = (found.loadings, found.scores) if wide else (found.scores, found.loadings)
+    return _Factors(*factors, found.sweeps, found.exact, found.interrupted)
 
 
 def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -174,13 +206,13 @@ def precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
     return weights / np.median(positive) if len(positive) else weights
 
 
-def _best_rank(problem: Composite, found: FactorFit) -> int:
+def _best_rank(problem: Composite, found: _Factors) -> int:
     """The number of components with the smallest criterion of Schwarz."""
     known, robust = weights_of(problem) > 0, problem.loss.robust
-    dims = len(found.scores), len(found.loadings)
+    dims = len(found.left), len(found.right)
     criteria = []
     for rank in range(1, found.rank + 1):
-        residual = _residual(problem, _balanced(found, rank))
+        residual = _residual(problem, found.balanced(rank))
         freedom = degrees_of_freedom(LowRank(dims, rank), rank)
         used, scale = bulk_of(residual, known, freedom, robust)
         criteria.append(schwarz(problem, residual, used, scale, freedom))
@@ -198,13 +230,3 @@ def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarra
 
 def _norm(left: np.ndarray, right: np.ndarray) -> float:
     return float(np.sqrt(max(np.sum((left.T @ left) * (right.T @ right)), 0.0)))
-
-
-def _balanced(found: FactorFit, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of one size, of the largest components; of zeros if there are none."""
-    if not found.rank:
-        return np.zeros((len(found.scores), 1)), np.zeros((len(found.loadings), 1))
-    (left, first), (right, second) = np.linalg.qr(found.scores), np.linalg.qr(found.loadings)
-    inner_left, sizes, inner_right = np.linalg.svd(first @ second.T)
-    roots = np.sqrt(sizes[:rank])
-    return left @ inner_left[:, :rank] * roots, right @ inner_right[:rank].T * roots
