@@ -1,13 +1,15 @@
 """`lm.recover` with data and demands that are out of the ordinary."""
 
-import time
+from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import lemmax as lm
+from lemmax import _programs
 from lemmax.experiments.instances import psd_sensing
 from lemmax.points import KruskalPoint
 
@@ -28,12 +30,11 @@ def test_a_time_limit_ends_the_search():
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((120, 8, 8)), rng.standard_normal(120)  # nothing to be found
     operator, map = lm.operators.Dense(A), lm.maps.LowRank((8, 8), rank=4)
-    began = time.perf_counter()
     found = lm.recover(b, map, operator, max_seconds=0)
     whole = lm.recover(b, map, operator)
     assert found.status is lm.RecoveryStatus.INTERRUPTED
-    assert found.steps < whole.steps
-    assert time.perf_counter() - began > found.seconds
+    assert found.steps == 0 < whole.steps
+    assert len(found.outliers) == 0  # nothing is known about what is wrong
 
 
 def test_gross_errors_and_a_squared_loss_get_a_hint():
@@ -60,7 +61,6 @@ def test_what_stops_jax_in_a_function_is_said(function, sentence):
         lm.recover(np.ones(5), lm.maps.FromFunction(function), x0={"rate": np.ones(())})
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_weights_of_entries_count():
     """Every entry is observed twice, as one of two matrices has it: the weights tell which."""
     rng = np.random.default_rng(2)
@@ -115,3 +115,29 @@ def test_lapack_has_one_thread_during_a_search_and_its_own_afterwards():
         )
         assert set(threads()) == {2}
     assert set(seen) == {1}
+
+
+def test_compiled_programs_of_the_user_stay(monkeypatch):
+    """Also when lemmax drops its own, since the process has too many."""
+    monkeypatch.setattr(_programs, "_MANY", 0)
+    users = jax.jit(lambda x: 2 * x)
+    users(jnp.ones(3))
+    instance = psd_sensing(3, dim=6, rank=2, measurements=80)
+    lm.recover(instance.problem.data, instance.problem.map, instance.problem.operator)
+    assert users._cache_size() == 1
+
+
+def test_calls_at_the_same_time_leave_the_process_as_it_was():
+    problems = [psd_sensing(seed, dim=6, rank=2, measurements=80).problem for seed in range(4)]
+
+    def recovered(problem):
+        return lm.recover(problem.data, problem.map, problem.operator)
+
+    alone = [recovered(problem) for problem in problems]
+    before = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(recovered, problems))
+    after = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+    assert after == before
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one.point.dense(), other.point.dense())

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._programs import forget_programs_if_many
+from .._programs import forget_programs_if_many, own
 
 # So many models stay compiled, and with them whatever arrays they close over.
 _KEPT = 32
@@ -102,4 +102,4 @@ def _compile(model: Callable, layout: Layout, outputs: int) -> Callable:
         value, push = jax.linearize(lambda v: function(v, base, args), u)
         return value, jax.vmap(push, out_axes=1)(jnp.eye(u.size, dtype=u.dtype))
 
-    return jax.jit(both)
+    return own(jax.jit(both))

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._dtype import common_dtype
 from .._memory import require_memory
+from .._programs import compiled
 from .._typing import Parameters
 from ..operators import Identity
 from ..points import AbstractPoint
@@ -83,12 +84,12 @@ def _arrays(point: Any) -> list:
 
 
 # Compiled, so that an operator's tables of indices are made once and not in every pass.
-@eqx.filter_jit
+@compiled
 def _measure(operator: Any, point: AbstractPoint) -> Any:
     return operator.measure(point)
 
 
-@eqx.filter_jit
+@compiled
 def _adjoint(operator: Any, weights: Any) -> Any:
     covector = operator.adjoint(weights)
     return covector.dense() if hasattr(covector, "dense") else covector

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import compiled
 from .._typing import Parameters, RealLike
 from ..losses import AbstractLoss
 from ..methods.steps import BulkPolyak
@@ -150,7 +150,7 @@ class Descent:
         return self.bench.lmm if at.matrix is None else _prox_linear_steps(self.bench)
 
 
-@eqx.filter_jit
+@compiled
 def _bulk_loss(loss: AbstractLoss, residual: Array, level: RealLike) -> Array:
     return _BULK.gap_below(residual, level, loss).size
 

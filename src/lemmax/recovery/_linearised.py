@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from .._dtype import cast_floats, to_device
 from .._memory import available_bytes
+from .._programs import compiled
 from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
@@ -207,23 +208,23 @@ def parameter_count(x: Parameters) -> int:
     return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
 
 
-@eqx.filter_jit
+@compiled
 def _norm(map: AbstractMap, x: Parameters) -> Array:
     return map(x).norm()
 
 
-@eqx.filter_jit
+@compiled
 def _observe(problem: Composite, x: Parameters) -> Array:
     return problem.operator.measure(problem.map(x))
 
 
-@eqx.filter_jit
+@compiled
 def _evaluate(problem: Composite, x: Parameters) -> tuple[Array, Array]:
     residual = problem.operator.measure(problem.map(x)) - problem.data
     return residual, problem.loss.value(residual)
 
 
-@eqx.filter_jit
+@compiled
 def _linearise(problem: Composite, x: Parameters) -> tuple[Array, Array, Array]:
     matrix = measured_jacobian(problem, x)
     if problem.map.degree is None:
@@ -233,7 +234,7 @@ def _linearise(problem: Composite, x: Parameters) -> tuple[Array, Array, Array]:
     return matrix, residual, problem.loss.value(residual)
 
 
-@eqx.filter_jit
+@compiled
 def _prox_linear(
     problem: Composite, x: Parameters, matrix: Array, residual: Array, promise: Promise
 ) -> tuple[Parameters, Promise]:
@@ -241,7 +242,7 @@ def _prox_linear(
     return move.x, promise
 
 
-@eqx.filter_jit
+@compiled
 def _least_squares(
     x: Parameters, matrix: Array, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:
@@ -259,7 +260,7 @@ def _least_squares(
     return unravel(flat - change)
 
 
-@eqx.filter_jit
+@compiled
 def _least_squares_of_all(
     problem: Composite, x: Parameters, residual: Array, damping: RealLike
 ) -> Parameters:
@@ -274,7 +275,7 @@ def _shift(x: Parameters, damping: RealLike) -> Array:
     return jnp.maximum(damping, LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
 
 
-@eqx.filter_jit
+@compiled
 def _least_squares_by_cg(
     problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:

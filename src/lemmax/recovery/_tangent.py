@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from jaxtyping import Array
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from .._programs import compiled
 from .._typing import Parameters
 from ..maps import AbstractMap
 from ..operators import AbstractOperator, Entries
@@ -56,7 +56,7 @@ def _compared(inner: np.ndarray, outer: np.ndarray, freedom: int | None) -> Tang
     return Tangent(freedom, *_weakest_and_error(gains))
 
 
-@eqx.filter_jit
+@compiled
 def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tuple[Array, Array]:
     flat, unravel = ravel_pytree(x)
 
