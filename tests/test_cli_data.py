@@ -317,7 +317,7 @@ def test_cp_and_nnls(tensor_file, tmp_path):
     out = tmp_path / "cp"
     output_of(0, "cp", tensor_file, "--rank", 3, "--out", out)
     header, *wrong = (out / "outliers.csv").read_text().splitlines()
-    assert header == "mode 1,mode 2,mode 3,was,should be"
+    assert header == "mode 0,mode 1,mode 2,was,should be"
     *place, was, right = wrong[0].split(",")
     assert (len(wrong), place, float(was)) == (1, ["1", "2", "3"], 40.0)
     assert float(right) == pytest.approx(np.load(out / "cleaned.npy")[1, 2, 3])
@@ -347,7 +347,7 @@ def test_files_of_an_earlier_command_are_removed_and_no_others(table_file, tenso
         (out / name).write_text("mine")
     said = output_of(0, "cp", tensor_file, "--rank", 3, "--out", out)
     after = {file.name for file in out.iterdir()}
-    assert {"notes.txt", "predictions.csv", "cleaned.npy", "factor3.csv"} <= after
+    assert {"notes.txt", "predictions.csv", "cleaned.npy", "factor2.csv"} <= after
     assert not after & {"cleaned.csv", "scores.csv", "components.csv", "intervals.csv"}
     assert "of an earlier run: cleaned.csv, columns.csv, components.csv" in said
     # What is read is never removed.

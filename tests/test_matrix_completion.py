@@ -307,3 +307,20 @@ def test_bad_lists_get_a_sentence(given, sentence):
 def test_numbers_beyond_the_shape_are_refused():
     with pytest.raises(ValueError, match="There are 3 rows, numbered from 0"):
         MatrixCompletion(shape=(3, 3)).fit((np.array([0, 5]), np.array([0, 1]), np.ones(2)))
+
+
+def test_places_that_occur_several_times_count_once():
+    """As if their means had been given; copies would be predicted by each other."""
+    rng = np.random.default_rng(5)
+    rows, columns = (each.ravel() for each in np.indices((30, 8)))
+    values = rng.standard_normal(30)[rows] + 0.3 * rng.standard_normal(240)
+    twice = rng.choice(240, 50, replace=False)
+    shift = rng.standard_normal(50)
+    again = values.copy()
+    again[twice] += shift
+    listed = (np.append(rows, rows[twice]), np.append(columns, columns[twice]))
+    with pytest.warns(UserWarning, match="50 places occur several times"):
+        found = MatrixCompletion().fit((*listed, np.append(again, values[twice] - shift)))
+    once = MatrixCompletion().fit((rows, columns, values))
+    np.testing.assert_allclose(found.complete(), once.complete(), atol=1e-9)
+    assert found.report_.known == 240

@@ -102,7 +102,7 @@ def test_of_many_names_some_are_shown_where_they_belong():
     shown = shown_names(axis)
     assert 10 <= len(shown) <= 30
     assert shown == [names[int(tick)] for tick in axis.get_ticklocs()]
-    with pytest.raises(ValueError, match="2 names for 3 positions of mode 1"):
+    with pytest.raises(ValueError, match="2 names for 3 positions of mode 0"):
         lm.plots.factors([np.ones((3, 1))], labels=[["a", "b"]])
 
 

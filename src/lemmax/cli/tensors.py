@@ -56,7 +56,7 @@ def cp(
             if model.rank_:
                 numbers = [f"term {k + 1}" for k in range(model.rank_)]
                 for mode, factor in enumerate(model.factors_):
-                    outcome.table(f"factor{mode + 1}.csv", factor, numbers)
+                    outcome.table(f"factor{mode}.csv", factor, numbers)
                 outcome.table("weights.csv", model.weights_[None, :], numbers)
                 figure = plots.factors(model.factors_)
                 outcome.picture(figure, "Factors", "One panel for each mode, counted from 0.")
@@ -86,7 +86,7 @@ def _read_tensor(file: pathlib.Path, array: str | None) -> np.ndarray:
 
 def _tensor_outliers(outcome: Outcome, model: Any, tensor: np.ndarray) -> None:
     places = model.outliers_.tocoo().coords
-    header = [*(f"mode {mode + 1}" for mode in range(tensor.ndim)), "was", "should be"]
+    header = [*(f"mode {mode}" for mode in range(tensor.ndim)), "was", "should be"]
     columns = [*places, tensor[places], model.reconstruct()[places]]
     rows = zip(*(column.tolist() for column in columns), strict=True)
     outcome.listing("outliers.csv", header, rows)

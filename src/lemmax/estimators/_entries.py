@@ -45,6 +45,34 @@ class Entries(NamedTuple):
         """Of the matrix."""
         return len(self.row_ids), len(self.column_ids)
 
+    def once(self) -> "Entries":
+        """Every place once: what occurs several times is its mean, and counts as one entry.
+
+        Copies would be predicted by each other, and errors at entries kept aside be too small.
+        """
+        places = np.asarray(self.rows, np.int64) * self.shape[1] + self.columns
+        ordered = np.sort(places)
+        if not np.any(ordered[1:] == ordered[:-1]):
+            return self
+        _, first, group, counts = np.unique(
+            places, return_index=True, return_inverse=True, return_counts=True
+        )
+        example = first[np.argmax(counts > 1)]
+        row, column = self.row_ids[self.rows[example]], self.column_ids[self.columns[example]]
+        warn_user(
+            f"{int(np.sum(counts > 1))} places occur several times in the list, such as row "
+            f"{str(row)!r}, column {str(column)!r}: the mean of each counts as one entry."
+        )
+        weights = np.ones(len(places)) if self.weights is None else self.weights
+        total = np.bincount(group, weights)
+        values = np.bincount(group, weights * self.values) / total
+        return self._replace(
+            rows=self.rows[first],
+            columns=self.columns[first],
+            values=values,
+            weights=None if self.weights is None else total / counts,
+        )
+
     def known(self) -> "Entries":
         """Those that are there and count."""
         there = ~np.isnan(self.values)
@@ -81,7 +109,7 @@ def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
             found = found._replace(row_ids=names[0], column_ids=names[1])
     estimator.n_features_in_ = found.shape[1]
     estimator.entry_columns_ = named
-    return found.known()
+    return found.known().once() if found.listed else found.known()
 
 
 def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] | None]:

@@ -59,7 +59,7 @@ class TableReport:
         order = len(self.doubtful)
         if order == 2:
             return "rows", "columns"
-        return tuple(f"mode {mode + 1} slices" for mode in range(order))
+        return tuple(f"mode {mode} slices" for mode in range(order))
 
     @property
     def succeeded(self) -> bool:
@@ -91,7 +91,7 @@ class TableReport:
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
-            return f"NOT_IDENTIFIABLE: nothing is predicted better than by {medians}. {told}"
+            return f"NOT_IDENTIFIABLE: nothing is surely predicted better than by {medians}. {told}"
         if self.bound_is_low:
             told += " With one more term they are predicted better: the bound is too low."
         return f"NOISE_LEVEL: {told}"

@@ -8,16 +8,15 @@ from scipy import special
 from ._cells import AbstractCells
 
 LEVELS = np.concatenate([np.linspace(0.05, 0.95, 19), [0.975, 0.99, 0.995, 0.999]])
-# Some cells that were judged wrong were right but far out, and scores of the others miss them: this
-# share of all right cells. (League and 111 other tables: 90 % intervals cover 88.7 and 89.5 %
-# without, 90.4 and 91.0 % with it.) So a quantile is that of a higher level, up to the last one.
-_MISSED, _LAST = 0.02, 0.9995
 _SMALLEST = 1e-12
 # A column's own scores count as much as those of the table if they are so many; and the scores of
 # cells kept aside as much as those of the fit, if they are so many.
 _CELLS_OF_A_COLUMN, _CELLS_ASIDE = 30.0, 50.0
 # The scores of the table, by so many of them.
 _GRID = (np.arange(200) + 0.5) / 200
+# One more cell is counted of which nothing is known: Cauchy's law, by quantiles. Intervals from n
+# scores need the quantile of n + 1 to cover a new one, and few scores may all be small by chance.
+_UNKNOWN = np.tan(np.pi / 2 * _GRID)
 
 
 class Calibration(NamedTuple):
@@ -40,7 +39,7 @@ class Calibration(NamedTuple):
 
 
 def calibrated(
-    cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, right: np.ndarray
+    cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, counts: np.ndarray
 ) -> Calibration:
     """From standardised errors of the fit, at the right cells, and of cells that were kept aside.
 
@@ -51,29 +50,35 @@ def calibrated(
         Absolute standardised errors of cells, each predicted by the others.
     aside : array at the cells
         Those of cells that were kept aside, from a fit without them; NaN for the others.
-    right : array of bool, at the cells
+    counts : array at the cells
+        How much each counts: the probability that it is right.
     """
-    levels = np.minimum(LEVELS / (1 - _MISSED), _LAST)
+    # Where there is an error of a fit that has not seen the cell, that is the score.
+    scores = np.where(np.isnan(aside), scores, aside)
     scores = np.maximum(scores, _SMALLEST)  # widths are divided by
-    chosen = scores[right]
+    some = counts > 0
+    chosen, own = scores[some], counts[some]
     if not len(chosen):
         return Calibration(np.tile(special.ndtri((1 + LEVELS) / 2)[:, None], cells.shape[1]))
-    widths = np.tile(np.quantile(chosen, levels)[:, None], cells.shape[1])
-    if scores.ndim == 2:  # columns of a list have few entries each
-        table = np.quantile(chosen, _GRID, method="inverted_cdf")
-        weights = np.full(len(table), _CELLS_OF_A_COLUMN / len(table))
-        for column in range(cells.shape[1]):
-            own = scores[right[:, column], column]
-            widths[:, column] = _quantiles(
-                np.append(own, table), np.append(np.ones(len(own)), weights), levels
-            )
-    kept = right & ~np.isnan(aside)
-    count = int(kept.sum())
+    if scores.ndim < 2:  # columns of a list have few entries each, and each counts as one
+        widths = np.tile(np.quantile(chosen, LEVELS)[:, None], cells.shape[1])
+    else:
+        table = np.append(_quantiles(chosen, own, _GRID), _UNKNOWN)
+        weights = np.repeat([_CELLS_OF_A_COLUMN, 1.0], len(_GRID)) / len(_GRID)
+        widths = np.column_stack(
+            [
+                _quantiles(np.append(column, table), np.append(count, weights), LEVELS)
+                for column, count in zip(scores.T, counts.T, strict=True)
+            ]
+        )
+    kept = some & ~np.isnan(aside)
+    count = float(np.sum(counts[kept]))
     if count:
-        own = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
-        for k, level in enumerate(levels):
+        column = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
+        for k in range(len(LEVELS)):
             # The fit is never worse at cells that it has seen: a ratio below 1 is chance.
-            ratio = max(1.0, float(np.quantile(aside[kept] / widths[k][own], level)))
+            ratios = aside[kept] / widths[k][column]
+            ratio = max(1.0, float(_quantiles(ratios, counts[kept], LEVELS[k : k + 1])[0]))
             part = count / (count + _CELLS_ASIDE)
             widths[k] *= 1 + part * (ratio - 1)
     return Calibration(np.maximum.accumulate(widths, axis=0))

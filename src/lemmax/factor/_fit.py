@@ -10,14 +10,22 @@ from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns, common_unit, own_units
 from ._exact import NEARLY, Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
-from ._judge import Prediction, predictions, wrong_cells
+from ._judge import Judgement, Prediction, judged, predictions
+from ._rank import (
+    best_rank,
+    errors_by_rank,
+    exact_rank,
+    fewest_components,
+    kept_aside,
+    with_components,
+    without,
+)
 from ._relative import RelativeNoise, relative_noise
 from ._sweeps import (
     Model,
     Posterior,
     Setting,
     again,
-    row_equations,
     smallest_variances,
     start,
     sweep,
@@ -38,9 +46,6 @@ _NEARLY_STILL = 1e-2
 # the cells kept aside is below this part of a unit. (Of exact lists it is below .0001; the search
 # in two million entries with noise of .1 took 12 s.)
 _MANY, _NEARLY_EXACT = 100_000, 0.01
-# The share of cells that are kept aside to choose the rank and to measure errors, and how many are
-# enough.
-_ASIDE, _ENOUGH_ASIDE = 0.15, 20_000
 # Rows of a dense table from which columns are learned; the others are predicted after that.
 _ROWS = 5_000
 # Rounds of weights and scores for rows whose columns are known; in the course of them the variance
@@ -49,16 +54,6 @@ _ROUNDS = 12
 _LAST_SHARE = 1e-6
 # A row of which less is right may be lost.
 _LOST = 0.5
-# Fewer cells kept aside than this do not tell the rank; weak components are shrunk anyway. (League
-# and 112 other tables: the 99th percentile of the error over IterativeImputer's is 1.47; 1.63 with
-# 0.)
-_FEW_ASIDE = 60
-# Errors at cells kept aside count at most so many units each.
-_CLIPPED, _NORMAL = 4.0, 1.4826
-# Of a list, ranks whose mean squared errors are within this part are as good. (Two million entries,
-# rank 5: errors of ranks 5 to 8 at the cells kept aside differ by a millionth, but with rank 8 the
-# predictions are 11 % worse. With ten times as much, components of MovieLens 100k are lost.)
-_AS_WELL = 1e-4
 # Of a table without noise, ranks whose median errors are within this factor are as good. Of a list
 # surplus components hide what others have not yet explained: a larger factor is tried first.
 _AS_GOOD = (100.0, 4.0)
@@ -126,40 +121,45 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     )
     rng = np.random.default_rng(options.seed)
     sample = _sampled(standard, rng)
-    chosen = _kept_aside(sample, rng)
-    run, found = _Run(watch), None
+    folds = kept_aside(sample, rng)
+    run, found, model = _Run(watch), None, None
     noise = RelativeNoise.none(cells.shape)
     aside = Aside.none(sample)
     listed = isinstance(sample, ListedCells)
     many = listed and sample.count > _MANY
     try:
-        part = _without(sample, chosen)
         rank = _largest_rank(cells.shape, options) if np.any(sample.values) else 0
-        model = start(part, rank, options.effects, setting, options.seed)
-        model = run.fit(part, model, setting, _NEARLY_STILL)
-        aside = measured(sample, model, chosen)
-        if chosen.any():
-            errors = _errors_by_rank(sample, part, model, aside)
-            if options.components is None:
-                rank = _fewest_components(errors) if listed else _best_rank(errors)
-            if not many or np.median(errors[rank]) <= _NEARLY_EXACT:
-                found, model = _exact(sample, model, errors, aside, setting)
-        elif not rank:  # every column is one number
-            found = exact(sample, model, chosen, aside.residual, setting)
-        if found is None and rank < model.rank:
+        models, errors = [], []
+        for chosen in folds:
+            part = without(sample, chosen)
+            first = start(part, rank, options.effects, setting, options.seed)
+            models.append(run.fit(part, first, setting, _NEARLY_STILL))
+            aside = aside.joined(measured(sample, models[-1], chosen))
+            errors.append(errors_by_rank(sample, part, models[-1], chosen))
+            if len(models) == 1:
+                model, found = _near_exact(sample, models[0], errors[0], aside, setting, many)
+                if found is not None:
+                    break
+        if found is None and options.components is None and aside.chosen.any():
+            together = [np.concatenate(each) for each in zip(*errors, strict=True)]
+            rank = fewest_components(together) if listed else best_rank(together)
+        if found is None and rank < models[0].rank:
             # Intervals are those of the rank that was chosen. (With scores of the larger one 90 %
             # intervals covered less than 80 % of 48 instances of 111 tables, else of 29.) What the
             # user is told about errors stays: it owes nothing to the choice.
-            model = run.fit(part, with_components(model, rank), setting, _NEARLY_STILL)
-            aside = aside._replace(score=measured(sample, model, chosen).score)
+            for k, chosen in enumerate(folds):
+                part = without(sample, chosen)
+                models[k] = run.fit(part, with_components(models[k], rank), setting, _NEARLY_STILL)
+                aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None and options.effects and sample is standard:
-            noise = relative_noise(part, model, setting)
+            noise = relative_noise(without(sample, folds[0]), models[0], setting)
             standard = sample = sample.with_weights(sample.weights / noise.at(sample))
-            model = run.fit(_without(sample, chosen), model, setting, _NEARLY_STILL)
-            aside = aside._replace(score=measured(sample, model, chosen).score)
+            for k, chosen in enumerate(folds):
+                models[k] = run.fit(without(sample, chosen), models[k], setting, _NEARLY_STILL)
+                aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None:
             if listed:
-                model = again(sample, with_components(model, rank), setting)
+                model = again(sample, with_components(models[0], rank), setting)
             else:
                 # From scratch: a fit that begins where another ended keeps the weights of that.
                 model = start(sample, rank, options.effects, setting, options.seed)
@@ -174,6 +174,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         if run.last is None:
             raise
         model = on_cells(sample, run.last, setting)
+    assert model is not None
     return _judged(standard, sample, columns, model, setting, aside, found, run, noise)
 
 
@@ -232,102 +233,38 @@ def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
     return cells.rows(np.sort(rng.choice(cells.shape[0], _ROWS, replace=False)))
 
 
-def _kept_aside(cells: AbstractCells, rng: np.random.Generator) -> np.ndarray:
-    share = min(_ASIDE, _ENOUGH_ASIDE / max(1, cells.count))
-    return cells.known & (rng.random(cells.values.shape) < share)
-
-
-def _without(cells: AbstractCells, chosen: np.ndarray) -> AbstractCells:
-    return cells.with_weights(np.where(chosen, 0.0, cells.weights))
-
-
-def _errors_by_rank(
-    cells: AbstractCells, part: AbstractCells, model: Model, aside: Aside
-) -> list[np.ndarray]:
-    """Sizes of the errors at the cells kept aside, with the first components alone: 0, 1, ...
-
-    Each in units of its own noise, as weights tell it.
-    """
-    units = np.sqrt(cells.weights[aside.chosen])
-    precision, shift = row_equations(part, model)
-    errors = []
-    for rank in range(model.rank + 1):
-        own = np.r_[0:rank, model.rank : precision.shape[1]]
-        scores = np.linalg.solve(precision[:, own][:, :, own], shift[:, own][..., None])[..., 0]
-        shorter = with_components(model, rank)
-        shorter = shorter._replace(rows=shorter.rows._replace(mean=scores))
-        predicted = cells.products_at(shorter.left, shorter.right_factor, aside.chosen)
-        errors.append(units * np.abs(cells.values[aside.chosen] - predicted))
-    return errors
-
-
-def _best_rank(errors: list[np.ndarray]) -> int:
-    """The number of components with the smallest errors; of few cells, all that there are."""
-    if len(errors[0]) < _FEW_ASIDE:
-        return len(errors) - 1
-    return int(np.argmin([np.mean(np.minimum(each, _CLIPPED) ** 2) for each in errors]))
-
-
-def _fewest_components(errors: list[np.ndarray]) -> int:
-    """The smallest rank that is as good as the best at the cells kept aside.
-
-    Surplus components shrink at first, and which of the ranks is the best is left to chance; but in
-    the fit to all entries of a list they grow on the noise.
-    """
-    best = _best_rank(errors)
-    limit = _CLIPPED * _NORMAL * float(np.median(errors[best]))
-    squares = np.mean(np.minimum(errors, limit) ** 2, axis=1)
-    return int(np.argmax(squares <= (1 + _AS_WELL) * squares[best]))
-
-
-def _exact(
+def _near_exact(
     cells: AbstractCells,
     model: Model,
     errors: list[np.ndarray],
     aside: Aside,
     setting: Setting,
-) -> tuple[Exact | None, Model]:
-    """The exact table near a model, if there is one, and the components of the model it is near to.
+    many: bool,
+) -> tuple[Model, Exact | None]:
+    """An exact table near a model, and the model with its rank; or the model as it is.
 
     A component must explain more cells than it has degrees of freedom: one that lives on a row
     goes through whatever is in that row.
     """
+    if not np.any(cells.values):  # every column is one number
+        return model, exact(cells, model, aside.chosen, aside.residual, setting)
+    if not aside.chosen.any() or (many and np.min(np.median(errors, axis=1)) > _NEARLY_EXACT):
+        return model, None
 
     def attempt(rank: int) -> Exact | None:
         return exact(cells, with_components(model, rank), aside.chosen, aside.residual, setting)
 
-    for rank in sorted({_exact_rank(errors, factor) for factor in _AS_GOOD}):
+    for rank in sorted({exact_rank(errors, factor) for factor in _AS_GOOD}):
         found = attempt(rank)
         if found is None:
             continue
         for fewer in range(1, rank):
-            if np.median(errors[fewer]) > NEARLY:
-                continue
-            smaller = attempt(fewer)
+            smaller = attempt(fewer) if np.median(errors[fewer]) <= NEARLY else None
             spare = (rank - fewer) * sum(cells.shape)
             if smaller and np.sum(found.explained) <= np.sum(smaller.explained) + spare:
-                return smaller, with_components(model, fewer)
-        return found, with_components(model, rank)
-    return None, model
-
-
-def _exact_rank(errors: list[np.ndarray], as_good: float) -> int:
-    """The smallest that leaves no more than rounding would, if the table is exact."""
-    medians = np.array([np.median(each) for each in errors])
-    return int(np.argmax(medians <= as_good * medians.min()))
-
-
-def with_components(model: Model, rank: int) -> Model:
-    """The strongest components alone."""
-    own = np.r_[0:rank, model.rank]
-    rows = np.r_[0:rank, model.rank : model.rows.mean.shape[1]]
-    mean, covariance = model.columns
-    scores, spread = model.rows
-    return model._replace(
-        columns=Posterior(mean[:, own], covariance[:, own][:, :, own]),
-        rows=Posterior(scores[:, rows], spread[:, rows][:, :, rows]),
-        loading_precision=model.loading_precision[:rank],
-    )
+                return with_components(model, fewer), smaller
+        return with_components(model, rank), found
+    return model, None
 
 
 def on_cells(cells: AbstractCells, model: Model, setting: Setting) -> Model:
@@ -382,22 +319,23 @@ def _judged(
 ) -> Fitted:
     if found is not None:
         model = exact_model(model, found, setting)
-    predicted, wrong = _predicted(sample, model, setting, found)
-    scores = np.abs(predicted.residual) / np.sqrt(predicted.variance)
-    right = sample.known & ~wrong
-    calibration = calibrated(sample, scores, aside.score, right)
-    held_out = summarised(sample, aside, right, calibration)
+    predicted, verdict = _predicted(sample, model, setting, found)
+    unseen = aside.scores(predicted)
+    if found is not None:  # errors of a fit that was not refined say nothing about this one
+        unseen = np.full(unseen.shape, np.nan)
+    calibration = calibrated(sample, predicted.scores(), unseen, verdict.counts)
+    held_out = summarised(sample, aside, unseen, verdict)
     if sample is not cells:
         found = None if found is None else extended(cells, model, found, setting)
         model = settled_rows(cells, model, setting)
         model = model if found is None else exact_model(model, found, setting)
-        predicted, wrong = _predicted(cells, model, setting, found)
+        predicted, verdict = _predicted(cells, model, setting, found)
     return Fitted(
         cells=cells,
         columns=columns,
         model=model,
         setting=setting,
-        wrong=wrong,
+        wrong=verdict.wrong,
         predicted=predicted,
         calibration=calibration,
         held_out=held_out,
@@ -411,11 +349,14 @@ def _judged(
 
 def _predicted(
     cells: AbstractCells, model: Model, setting: Setting, found: Exact | None
-) -> tuple[Prediction, np.ndarray]:
+) -> tuple[Prediction, Judgement]:
     """Every cell as the others have it, and which are wrong."""
     residual = cells.values - cells.products(model.left, model.right_factor)
     predicted = predictions(cells, model, residual)
     if found is not None:
-        return predicted, cells.known & ~found.explained
-    nothing = np.zeros(cells.known.shape, bool)
-    return predicted, wrong_cells(cells, predicted) if setting.robust else nothing
+        right = found.explained
+    elif setting.robust:
+        return predicted, judged(cells, predicted)
+    else:
+        right = cells.known
+    return predicted, Judgement(cells.known & ~right, 1.0 * right)

@@ -29,6 +29,8 @@ _WRONG, _FEWEST, _MOST = 0.05, 1e-4, 0.5
 # The law of wrong cells is found in so many rounds at the most, or once none of its numbers changes
 # by this much: a round changes a third of what the one before has changed.
 _ROUNDS, _SETTLED = 30, 1e-6
+# A cell that its row does not explain may still be usual in its column, by Student's law.
+_USUAL_FREEDOM, _USUAL, _NEARLY_SETTLED = 5.0, 0.02, 1e-3
 # Noise may be over-estimated by the fit, but not by more than this factor.
 _SMALLEST_UNIT = 0.5
 # A cell that alone determines its row has no prediction by the others.
@@ -42,6 +44,10 @@ class Prediction(NamedTuple):
     """Value less its prediction without the cell; 0 at holes."""
     variance: np.ndarray
     """Of that prediction, the noise of the cell included."""
+
+    def scores(self) -> np.ndarray:
+        """Sizes of residuals in their standard errors."""
+        return np.abs(self.residual) / np.sqrt(self.variance)
 
 
 def predictions(cells: AbstractCells, model: Model, residual: np.ndarray) -> Prediction:
@@ -91,8 +97,17 @@ class _Law(NamedTuple):
     share: float
 
 
-def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
-    """At the cells: which are wrong, more likely than not.
+class Judgement(NamedTuple):
+    """At the cells."""
+
+    wrong: np.ndarray
+    """Which are wrong, more likely than not."""
+    counts: np.ndarray
+    """How much the error of a cell tells about the errors of right ones."""
+
+
+def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
+    """Which cells are wrong.
 
     The share and the sizes of wrong cells are found together with them: a few spikes of eight
     standard deviations do not make every cell beyond four suspect, and many of four are found. So
@@ -101,7 +116,7 @@ def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
     known = cells.known
     away, unit = np.abs(predicted.residual), np.sqrt(predicted.variance)
     if not known.any():
-        return known
+        return Judgement(known, known * 1.0)
     places = _places(_telling(known, away / unit))
     scales = _scales(away.flat[places] / unit.flat[places])
     best, law = _likeliest(away.flat[places], unit.flat[places], scales)
@@ -131,7 +146,35 @@ def wrong_cells(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
         wrong[piece] = known[piece] & (_odds(right[piece], size[piece], law) > 0)
 
     cells.in_pieces(judge)
-    return wrong
+    if away.ndim < 2:
+        return Judgement(wrong, 1.0 * (known & ~wrong))
+    return Judgement(wrong, _counting(cells.values, known, right, size))
+
+
+def _counting(
+    values: np.ndarray, known: np.ndarray, right: np.ndarray, size: np.ndarray
+) -> np.ndarray:
+    """Probabilities that a cell is not wrong, though the others may not explain it.
+
+    A cell far from its prediction, but usual in its column, may be right: then it is one of those
+    that intervals have to cover. So a cell is explained, or anything that is usual in its column,
+    or wrong; the shares of the last two and the sizes of wrong cells are found together.
+    """
+    usual, share = _student(np.abs(values), 1.0, _USUAL_FREEDOM), _USUAL
+    law = _Law(_MEDIAN, _SPREAD, _WRONG)  # that of the judgement explains both
+    likely, count = np.zeros(known.shape), int(np.count_nonzero(known))
+    for _ in range(_ROUNDS):
+        noise = right + np.log(max(1 - law.share - share, _FEWEST))
+        odd = usual + np.log(share)
+        wrong = np.log(law.share) + _wrong_density(size, law)
+        total = np.logaddexp(np.logaddexp(noise, odd), wrong)
+        before, likely = law, np.where(known, np.exp(wrong - total), 0.0)
+        moment = likely * size
+        law = _updated(np.array([likely.sum(), moment.sum(), (moment * size).sum()]), count)
+        share = float(np.clip(np.sum(np.exp(odd - total), where=known) / count, _FEWEST, _MOST))
+        if np.allclose(before, law, rtol=0.0, atol=_NEARLY_SETTLED):
+            break
+    return np.where(known, 1 - likely, 0.0)
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -196,18 +239,22 @@ def _tails(
 def _settled(law: _Law, sums: Callable[[_Law], np.ndarray], count: int) -> _Law:
     """The law that agrees with the moments of the cells that it calls wrong."""
     for _ in range(_ROUNDS):
-        before = law
-        total, first, second = sums(law)
-        median = float((first + _PRIOR * _MEDIAN) / (total + _PRIOR))
-        squares = second - 2 * median * first + median**2 * total + _PRIOR * _SPREAD**2
-        law = _Law(
-            median,
-            max(_NARROWEST, float(np.sqrt(squares / (total + _PRIOR)))),
-            float(np.clip((total + _WRONG) / (count + 1), _FEWEST, _MOST)),
-        )
+        before, law = law, _updated(sums(law), count)
         if np.allclose(before, law, rtol=0.0, atol=_SETTLED):
             break
     return law
+
+
+def _updated(sums: np.ndarray, count: int) -> _Law:
+    """The law of wrong cells from their moments."""
+    total, first, second = sums
+    median = float((first + _PRIOR * _MEDIAN) / (total + _PRIOR))
+    squares = second - 2 * median * first + median**2 * total + _PRIOR * _SPREAD**2
+    return _Law(
+        median,
+        max(_NARROWEST, float(np.sqrt(squares / (total + _PRIOR)))),
+        float(np.clip((total + _WRONG) / (count + 1), _FEWEST, _MOST)),
+    )
 
 
 def _moments(odds: np.ndarray, size: np.ndarray, known: np.ndarray | float) -> np.ndarray:
@@ -219,8 +266,12 @@ def _moments(odds: np.ndarray, size: np.ndarray, known: np.ndarray | float) -> n
 
 def _odds(right: np.ndarray, size: np.ndarray, law: _Law) -> np.ndarray:
     """Logarithm of the odds of being wrong."""
-    anything = _lognormal(size, law.median, law.spread) - np.log(2)
-    return np.log(law.share) + anything - np.log1p(-law.share) - right
+    return np.log(law.share) + _wrong_density(size, law) - np.log1p(-law.share) - right
+
+
+def _wrong_density(size: np.ndarray, law: _Law) -> np.ndarray:
+    """Logarithm of the density of wrong cells; to both sides."""
+    return _lognormal(size, law.median, law.spread) - np.log(2)
 
 
 def _likelihood(right: np.ndarray, size: np.ndarray, law: _Law) -> np.ndarray:
@@ -232,7 +283,7 @@ def _logarithm(away: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(away, np.finfo(float).tiny))
 
 
-def _student(away: np.ndarray, unit: np.ndarray, freedom: Any) -> np.ndarray:
+def _student(away: np.ndarray, unit: Any, freedom: Any) -> np.ndarray:
     """Logarithm of the density, for a unit and degrees of freedom."""
     half = (freedom + 1) / 2
     constant = special.gammaln(half) - special.gammaln(freedom / 2)

@@ -13,7 +13,7 @@ from ..maps import CP
 from ._calibration import LEVELS, Calibration, calibrated
 from ._fit import Options, Stopped
 from ._held_out import Aside, HeldOut, summarised
-from ._judge import Prediction, wrong_cells
+from ._judge import Judgement, Prediction, judged
 from ._sweeps import Setting, smallest_variances
 from ._tensor_sweeps import TensorCells, TensorModel, first_model, sweep
 
@@ -67,14 +67,14 @@ class TensorFit:
         values = model.values()
         predicted = _predictions(cells, model, values)
         flat = cells.flat
-        self.wrong: np.ndarray = np.zeros(cells.values.shape, bool)
-        """Which entries are wrong."""
+        verdict = Judgement(np.zeros(flat.known.shape, bool), 1.0 * flat.known)
         if setting.robust:
-            self.wrong = wrong_cells(flat, predicted).reshape(values.shape)
-        right = flat.known & ~self.wrong.reshape(-1, 1)
-        scores = np.abs(predicted.residual) / np.sqrt(predicted.variance)
-        self._calibration: Calibration = calibrated(flat, scores, aside.score, right)
-        self.held_out: HeldOut = summarised(flat, aside, right, self._calibration)
+            verdict = judged(flat, predicted)
+        self.wrong: np.ndarray = verdict.wrong.reshape(values.shape)
+        """Which entries are wrong."""
+        scores, unseen = predicted.scores(), aside.scores(predicted)
+        self._calibration: Calibration = calibrated(flat, scores, unseen, verdict.counts)
+        self.held_out: HeldOut = summarised(flat, aside, unseen, verdict)
         self._variance, self._values = predicted.variance.reshape(values.shape), values
 
     @property
@@ -285,12 +285,10 @@ def _standing(tensor: np.ndarray, most: int) -> int:
 
 def _measured(cells: TensorCells, model: TensorModel, chosen: np.ndarray) -> Aside:
     """Errors at the entries kept aside."""
-    values = model.values()
-    variance = model.variance / np.where(chosen, cells.weights, 1.0) + model.uncertainty(values)
-    residual = cells.values - values
-    parts = (residual, np.abs(residual) / np.sqrt(variance), cells.values)
-    flat = (np.where(chosen, each, np.nan).reshape(-1, 1) for each in parts)
-    return Aside(chosen.reshape(-1, 1), *flat)
+    residual = cells.values - model.values()
+    flat = (np.where(chosen, each, np.nan).reshape(-1, 1) for each in (residual, cells.values))
+    residual, away = flat
+    return Aside(chosen.reshape(-1, 1), residual, residual, away)
 
 
 def _predictions(cells: TensorCells, model: TensorModel, values: np.ndarray) -> Prediction:

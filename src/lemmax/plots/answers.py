@@ -149,11 +149,11 @@ def factors(
     figure = new_figure((4.5 * len(arrays), 3.6))
     axes = figure.subplots(1, len(arrays), squeeze=False)[0]
     for mode, (ax, array, positions) in enumerate(zip(axes, arrays, labels, strict=True)):
-        check_names(positions, len(array), f"positions of mode {mode + 1}")
+        check_names(positions, len(array), f"positions of mode {mode}")
         draw_terms(ax, array, positions, first, joined=positions is None)
         if positions is None:
             ax.set_xlabel("index")
-        ax.set_title(f"mode {mode + 1}" if names is None else names[mode])
+        ax.set_title(f"mode {mode}" if names is None else names[mode])
     if arrays[0].shape[1]:
         axes[-1].legend(title="term", loc="upper left", bbox_to_anchor=(1.02, 1.0))
     return figure
