@@ -230,6 +230,19 @@ def test_directions_that_no_observation_sees():
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
 
 
+@pytest.mark.parametrize("condition", [1.0, 30.0])
+def test_a_bound_that_is_too_low_for_measurements_is_noticed(condition):
+    """What has no room is no noise: it counts as an error."""
+    instance = psd_sensing(7, dim=10, rank=2, measurements=150, condition=condition)
+    problem = instance.problem
+    found = lm.recover(problem.data, lm.maps.PSD(10, rank=1), problem.operator)
+    error = float(found.point.distance(instance.truth) / instance.truth.norm())
+    assert error < 2 * found.expected_error
+    assert found.status.succeeded == (condition > 1)
+    if not found.status.succeeded:
+        assert "the bound on the rank may be too low" in found.summary()
+
+
 def test_many_parameters_take_steps_without_a_jacobian(monkeypatch):
     monkeypatch.setattr(_linearised, "_LONGEST_STEP", 0)
     instance = sensing(3, condition=10.0, outliers=0.1)

@@ -9,7 +9,7 @@ from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Fit, Lines
 from ._descent import Descent
-from ._left_over import left_over
+from ._left_over import left_over, left_over_of_measurements
 from ._linearised import Linearised, Workbench
 from ._noise import Refit, freedom_of
 from ._rivals import lines_of
@@ -55,8 +55,10 @@ class Evidence:
         return lines_of(self.problem, self.descent.known, map, at.x)
 
     def _left_over(self, at: Linearised) -> Callable[[float], float] | None:
-        if not self.entrywise or self.bench.ranked is None:
+        if self.bench.ranked is None:
             return None
+        if not self.entrywise:
+            return lambda level: left_over_of_measurements(self.problem, as_array(at), level)
         return lambda level: left_over(self.problem, as_array(at), self.descent.known, level)
 
     def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:

@@ -113,19 +113,23 @@ def _unfolded(
         return np.transpose(each.reshape([array.shape[mode] for mode in order]), np.argsort(order))
 
     tucker = _core(folded(matrix), folded(lost), problem.map, found.map.rank, seed)
+    if tucker is None:
+        return None
     x = _terms(tucker, problem.map, found.map.rank, seed)
     return FactorStart(x, found.map.rank, found.steps, found.interrupted)
 
 
 def _core(
     tensor: np.ndarray, lost: np.ndarray, map: CP | SymmetricCP, rank: int, seed: int
-) -> Tucker:
-    """A tensor in bases of its modes, told from the entries that are not lost."""
+) -> Tucker | None:
+    """A tensor in bases of its modes, told from the entries that are not lost; None if too few."""
     if not np.any(lost):
         return project_tucker(tensor, rank, symmetric=bool(map.symmetric), noisy=False).parts
     bases = []
     for mode in range(tensor.ndim):
         whole = ~np.any(unfolded(lost, mode), axis=0)
+        if np.sum(whole) < rank:
+            return None
         bases.append(leading_vectors(unfolded(tensor, mode)[:, whole], rank))
     bases = tuple(bases[:1] * tensor.ndim if map.symmetric else bases)
     shape = [basis.shape[1] for basis in bases]
