@@ -211,7 +211,8 @@ def solve(problem: Composite, solver: Any, x0: Parameters, *, max_steps: int = 2
         problem.check_start(x0)
         problem, x0 = cast_floats((problem, x0), common_dtype(problem, x0))
         run, function = (optx.least_squares, _residuals) if squares else (optx.minimise, _objective)
-        solution = run(function, solver, x0, problem, max_steps=max_steps, throw=False)
+        some: Any = solver
+        solution = run(function, some, x0, problem, max_steps=max_steps, throw=False)
         x, point = solution.value, problem.map(solution.value)
         value = _objective(x, problem)
         steps = int(solution.stats["num_steps"])
