@@ -115,7 +115,7 @@ def test_dates_decimal_commas_and_holes_of_a_sheet(tmp_path):
     model = ("--model", "'flow (l/s)' = a + b*day", "--start", "a=0,b=1")
     said = output_of(0, "fit", tmp_path / "flow.xlsx", *model, "--out", tmp_path / "out")
     assert "read as days since 2024-01-01" in said
-    assert "1 row without a value of the model's columns." in said
+    assert "1 row has no value in a column of the model: left out." in said
     header, *rows = lines_of(tmp_path / "out" / "parameters.csv")
     assert [float(row[1]) for row in rows] == pytest.approx([100.5, 6.0], rel=1e-9)
     header, *rows = lines_of(tmp_path / "out" / "fitted.csv")

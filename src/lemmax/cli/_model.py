@@ -32,6 +32,8 @@ class Asked(NamedTuple):
     sigma: np.ndarray | None
     spelling: Spelling
     """How the numbers of y are written."""
+    units: dict[str, str]
+    """What is to be said about the numbers of some columns, in a picture."""
     notes: tuple[str, ...]
 
     @property
@@ -84,6 +86,7 @@ def ask(
         observed,
         None if sigma is None else _sigma(columns, normal(sigma), observed),
         columns.spelling(target),
+        columns.units,
         tuple(columns.notes),
     )
 
@@ -98,6 +101,7 @@ class _Columns:
         names = self.whole.names or [f"c{k + 1}" for k in range(width)]
         self.names = [normal(name) for name in names]
         self.notes: list[str] = []
+        self.units: dict[str, str] = {}
         if self.whole.names is None:
             told = "c1" if width == 1 else f"c1 to c{width}"
             self.notes.append(f"The columns have no names; they are called {told}.")
@@ -124,7 +128,8 @@ class _Columns:
         if dates is None:
             raise Refusal(self._not_numbers(name, cells))
         first = min(date for date in dates if date is not None)
-        self.notes.append(f"{name} holds dates; it is read as days since {_date_text(first)}.")
+        self.units[name] = f"days since {_date_text(first)}"
+        self.notes.append(f"{name} holds dates; it is read as {self.units[name]}.")
         days = [np.nan if date is None else _days(date - first) for date in dates]
         return np.array(days)
 

@@ -79,7 +79,8 @@ def fit(
             outcome.note(sentence)
         left_out = len(used) - int(np.sum(used))
         if left_out:
-            outcome.note(f"{counted(left_out, 'row')} without a value of the model's columns.")
+            rows = "1 row has" if left_out == 1 else f"{left_out} rows have"
+            outcome.note(f"{rows} no value in a column of the model: left out.")
         with outcome.working():
             fitted = outcome.run(lambda: _fit(asked, used, least_squares, max_seconds))
             curve = fitted.predict(level)
@@ -247,7 +248,10 @@ def _show(
         t, xlabel = np.asarray(curve.value), "fitted value"
         words = f"Data against fitted values with their {level:.0%} band, and residuals below."
     # Between dollar signs matplotlib expects mathematics.
-    below, beside = (name.replace("$", r"\$") for name in (xlabel, asked.y_name))
+    below, beside = (
+        ", ".join(filter(None, (name, asked.units.get(name)))).replace("$", r"\$")
+        for name in (xlabel, asked.y_name)
+    )
     figure = plots.fit(fitted, t, level=level, xlabel=below, ylabel=beside)
     outcome.picture(figure, "Data and curve", words, file="fit.png")
 

@@ -11,6 +11,8 @@ from ._axes import new_figure
 
 # How much of the colour of the curve its band has.
 _BAND = 0.25
+# Wrong data further from the others than so many times their range are drawn that far off.
+_REACH = 1.5
 # A curve through fewer data is drawn at so many times: between few, lines would be seen.
 _TIMES = 300
 
@@ -70,16 +72,25 @@ def fit(
             linewidth=0,
             label=f"{level:.0%} band",
         )
-    for ax, values in ((above, data), (below, -residual)):
+    right = data[~wrong & np.isfinite(data)]
+    low, high = np.min(right, initial=np.inf), np.max(right, initial=-np.inf)
+    far = _REACH * ((high - low) or abs(high) or 1.0)
+    within = np.clip(data, low - far, high + far)
+    beyond = wrong & (within != data)
+    for ax, values in ((above, within), (below, -residual)):
         ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", zorder=3)
-        if np.any(wrong):
-            name = f"wrong ({int(np.sum(wrong))})"
-            ax.plot(t[wrong], values[wrong], "x", color="C3", label=name, zorder=3)
+        near = wrong & ~beyond
+        if np.any(near):
+            name = f"wrong ({int(np.sum(near))})"
+            ax.plot(t[near], values[near], "x", color="C3", label=name, zorder=3)
+    if np.any(beyond):
+        name = f"wrong, further off ({int(np.sum(beyond))})"
+        above.plot(t[beyond], within[beyond], "d", color="C3", fillstyle="none", label=name)
     below.axhline(0, color="C0", linewidth=1)
-    right = np.abs(residual[~wrong & np.isfinite(residual)])
-    if right.size and np.max(right) > 0:
-        # Wrong data would squeeze the others into a line; those outside are at the edge.
-        limit = 1.3 * float(np.max(right))
+    left = np.abs(residual[~wrong & np.isfinite(residual)])
+    if left.size and np.max(left) > 0:
+        # Wrong data would squeeze the others into a line; here they are not drawn.
+        limit = 1.3 * float(np.max(left))
         below.set_ylim(-limit, limit)
     above.set_ylabel(ylabel)
     below.set_ylabel("residual")
