@@ -107,12 +107,12 @@ def test_bounds_fixed_squares_level_and_sigma(curve, tmp_path):
 def test_dates_decimal_commas_and_holes_of_a_sheet(tmp_path):
     book = openpyxl.Workbook()
     sheet = book.active
-    sheet.append(["day", "@people", "flow (l/s)"])
+    sheet.append(["day", "@people", "flow <l/s>"])
     for k in range(30):
         seen = None if k == 4 else f"{100 + 3 * 2 * k},5"
         sheet.append([f"2024-01-{k + 1:02}", "x", seen] if k != 6 else ["", "x", "5,5"])
     book.save(tmp_path / "flow.xlsx")
-    model = ("--model", "'flow (l/s)' = a + b*day", "--start", "a=0,b=1")
+    model = ("--model", "'flow <l/s>' = a + b*day", "--start", "a=0,b=1")
     said = output_of(0, "fit", tmp_path / "flow.xlsx", *model, "--out", tmp_path / "out")
     assert "read as days since 2024-01-01" in said
     assert "1 row has no value in a column of the model: left out." in said
@@ -121,6 +121,9 @@ def test_dates_decimal_commas_and_holes_of_a_sheet(tmp_path):
     header, *rows = lines_of(tmp_path / "out" / "fitted.csv")
     assert header[1] == "'@people"  # a spreadsheet would run it
     assert rows[6][3:] == ["", "", "", "", ""]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "flow &lt;l/s&gt;" in page
+    assert "flow <l/s>" not in page
     # Where nothing was measured there is a prediction.
     assert float(rows[4][3].replace(",", ".")) == pytest.approx(124.5, rel=1e-9)
     assert rows[4][-2:] == ["", ""]
@@ -192,7 +195,8 @@ def test_ctrl_c_writes_what_there_is(file, tmp_path, monkeypatch):
         ((*MODEL, *START, "--sigma", "w"), "no column 'w', which --sigma names"),
         ((*MODEL, *START, "--sigma", "t"), "must be positive"),
         ((*MODEL, *START, "--level", 95), "as in 0.95"),
-        (("--model", "y = a/(t - t)", "--start", "a=1"), "not finite at the start"),
+        (("--model", "y = a*log(t)", "--start", "a=1"), "not finite in line 2 (r0): start"),
+        (("--model", "y = a/(t - t)", "--start", "a=1"), "line 4 (r2) and 37 more"),
     ],
 )
 def test_refusals(options, part, file, tmp_path):

@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
     def model(self, x: dict[str, Any], columns: dict[str, Any]) -> Any:
         """The formula as `lemmax.fit` wants it; one without columns is the same in all rows."""
-        shape = next((column.shape for column in columns.values()), self.y.shape)
+        shape = next((np.shape(column) for column in columns.values()), self.y.shape)
         return jnp.broadcast_to(self.expression({**columns, **x}), shape)
 
 

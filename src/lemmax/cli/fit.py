@@ -9,6 +9,7 @@ from rich.console import Console
 
 from .. import page, plots
 from .._columns import Spelling
+from .._dtype import x64_context
 from ..fit import Fit, Prediction
 from ..fit import fit as fit_model
 from ..losses import SquaredL2
@@ -16,7 +17,7 @@ from ._files import Refusal
 from ._formats import TEXTS
 from ._model import Asked, ask
 from ._options import Header, Labels, MaxSeconds, Member, Out
-from ._outcome import Outcome, refusing, shortest
+from ._outcome import Outcome, listed, refusing, shortest
 from ._readiness import contents, counted
 from ._reading import TableFile, as_dense, read_table
 
@@ -102,6 +103,16 @@ def _rows(asked: Asked, table: TableFile) -> np.ndarray:
         raise Refusal(
             f"{table.path} has {counted(known, 'row')} with all columns of the model, for "
             f"{counted(len(free), 'parameter')}: too few."
+        )
+    with x64_context():
+        columns = {name: column[used] for name, column in asked.columns.items()}
+        begun = np.full(len(used), np.nan)
+        begun[used] = asked.model(asked.start, columns)
+    bad = np.flatnonzero(used & ~np.isnan(asked.y) & ~np.isfinite(begun))
+    if len(bad):
+        raise Refusal(
+            f"At the start the model is not finite in {listed(bad, table.row_name)}: start "
+            "elsewhere, or leave the y of such rows empty."
         )
     return used
 
