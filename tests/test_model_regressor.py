@@ -83,7 +83,7 @@ def test_predictions_with_errors(data, fitted):
     slopes = np.stack([np.exp(-b * t), -a * t * np.exp(-b * t)])
     variance = np.einsum("pn,pq,qn->n", slopes, fitted.fit_.covariance, slopes)
     np.testing.assert_allclose(error, np.sqrt(variance), rtol=1e-9)
-    np.testing.assert_array_equal(fitted.predict(t), value)
+    np.testing.assert_allclose(fitted.predict(t), value, rtol=1e-14)
 
 
 def test_a_design_of_several_columns_in_a_frame():

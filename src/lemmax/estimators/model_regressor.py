@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._checks import warn_user
+from .._dtype import x64_context
 from ..fit import fit
 from ._base import loss_called, refuse_complex, shape_of
 
@@ -154,8 +156,12 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("The model was fitted to an array of one axis; give one here, too.")
         table = _as_table(X) if self._axes == 1 else X
         design: Any = validate_data(self, table, dtype=np.float64, reset=False)
-        value, error, _, _ = self.fit_.predict(args=(self._given(design),))
-        return (value, error) if return_std else value
+        given = self._given(design)
+        if return_std:
+            value, error, _, _ = self.fit_.predict(args=(given,))
+            return value, error
+        with x64_context():
+            return np.asarray(jax.jit(self.model)(self.parameters_, given))
 
     def summary(self) -> str:
         """The parameters with their errors, and what is known about them, in a few lines."""
