@@ -2,10 +2,10 @@
 An enzyme's rate, with three slips of the pen
 =============================================
 
-The rate of an enzymatic reaction against the concentration of its substrate, for cells treated with
-the antibiotic puromycin and for others: 23 measurements of Treloar (1974), in Bates and Watts,
-*Nonlinear Regression Analysis and Its Applications* (1988), table A1.3. Three of them are copied
-wrongly here, as it happens. The parameters and their errors shall be those of the right ones.
+The rate of an enzymatic reaction against the concentration of its substrate, with and without the
+antibiotic puromycin: 23 measurements of Treloar (1974), in Bates and Watts, *Nonlinear Regression
+Analysis and Its Applications* (1988), appendix A1.3. Three of them are copied wrongly here. The
+parameters and their errors should be those of the right ones.
 """
 
 # %%
@@ -42,7 +42,7 @@ print("wrong:", fitted.outliers, "with values", rate[fitted.outliers])
 
 # %%
 # What people do today: SciPy's ``curve_fit``, by least squares or with its robust loss, whose scale
-# has to be given. Beside the numbers as they were measured, the three slips matter.
+# has to be given. The first line is what the numbers give as they were measured.
 def formula(data, largest, gain, half):
     concentration, treated = data
     return (largest + gain * treated) * concentration / (half + concentration)
@@ -57,11 +57,11 @@ answers = {
     "curve_fit, soft_l1": curve_fit(formula, data, rate, guess, **robust),
 }
 errors = fitted.standard_errors
-told = ", ".join(f"{fitted.x[name]:.4g} ± {errors[name]:.2g}" for name in order)
-print(f"{'lm.fit, after the slips':28} {told}")
 for name, (x, covariance) in answers.items():
     pairs = zip(x, np.sqrt(np.diag(covariance)), strict=True)
     print(f"{name:28} {', '.join(f'{value:.4g} ± {error:.2g}' for value, error in pairs)}")
+told = ", ".join(f"{fitted.x[name]:.4g} ± {errors[name]:.2g}" for name in order)
+print(f"{'lm.fit, after them':28} {told}")
 
 # %%
 # The curves with their 95 % bands:
