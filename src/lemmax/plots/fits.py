@@ -77,12 +77,14 @@ def fit(
     far = _REACH * ((high - low) or abs(high) or 1.0)
     within = np.clip(data, low - far, high + far)
     beyond = wrong & (within != data)
+    # A few data lie on the curve; under many it would not be seen.
+    style = {"zorder": 3} if len(t) < _TIMES else {"zorder": 1, "markersize": 2}
     for ax, values in ((above, within), (below, -residual)):
-        ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", zorder=3)
+        ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", **style)
         near = wrong & ~beyond
         if np.any(near):
             name = f"wrong ({int(np.sum(near))})"
-            ax.plot(t[near], values[near], "x", color="C3", label=name, zorder=3)
+            ax.plot(t[near], values[near], "x", color="C3", label=name, **style)
     if np.any(beyond):
         name = f"wrong, further off ({int(np.sum(beyond))})"
         above.plot(t[beyond], within[beyond], "d", color="C3", fillstyle="none", label=name)
