@@ -24,7 +24,7 @@ LAYERS = [
     ["init"],
     ["factor", "fit"],
     ["recovery", "regression"],
-    ["testing", "plots", "page", "theory", "estimators"],
+    ["testing", "plots", "page", "theory", "estimators", "optimistix"],
     ["experiments"],
     ["cli"],
 ]

@@ -53,6 +53,22 @@ def test_the_tutorial_runs_as_pasted(tmp_path):
     assert (tmp_path / "recovery.png").exists()
 
 
+@pytest.mark.slow
+def test_the_tutorial_of_own_models_runs_as_pasted(tmp_path):
+    text = (ROOT / "docs" / "fit.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 5
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "outliers  12 of 80 (15.0%)" in done.stdout
+    assert (tmp_path / "fit.png").exists()
+
+
 def test_the_code_that_shows_how_to_extend_runs():
     text = (ROOT / "docs" / "architecture.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -24,7 +24,7 @@ def test_import_pulls_in_no_extras():
     code = """
 import sys
 import lemmax
-extras = ("matplotlib", "sklearn", "rich", "typer", "mpmath", "scipy.optimize")
+extras = ("matplotlib", "sklearn", "rich", "typer", "mpmath", "scipy.optimize", "optimistix")
 print([name for name in extras if name in sys.modules])
 """
     assert run(code) == "[]"

@@ -188,3 +188,27 @@ def test_a_long_table_without_holes_is_drawn_without_holes(rows, columns):
     # The last line may be short, and the last dot of every column in a line is there.
     assert not missing[:-1].any()
     assert not missing[-1].all()
+
+
+def test_a_fit_is_drawn_between_its_data_and_far_ones_at_the_edge():
+    t = np.linspace(0.0, 3.0, 12)
+    y = 2 * np.exp(-t) + 1e-3 * np.cos(9 * t)
+    y[4], y[7] = 1e6, -1e6
+
+    def decay(x, t):
+        return x[0] * jnp.exp(-x[1] * t)
+
+    fitted = lm.fit(decay, y, [1.0, 1.0], args=(t,))
+    above, _ = lm.plots.fit(fitted, t).axes
+    times, values = above.lines[0].get_data()
+    assert len(times) > 100
+    np.testing.assert_allclose(values, fitted.x[0] * np.exp(-fitted.x[1] * times), rtol=1e-9)
+    low, high = above.get_ylim()
+    assert -10 < low < 0 < high < 10
+    assert "wrong, further off (2)" in [line.get_label() for line in above.lines]
+
+    def made_for_twelve(x, t):
+        return x[0] * jnp.exp(-x[1] * t[:12]) * jnp.ones(12)
+
+    fitted = lm.fit(made_for_twelve, y, [1.0, 1.0], args=(t,))
+    np.testing.assert_array_equal(lm.plots.fit(fitted, t).axes[0].lines[0].get_xdata(), t)

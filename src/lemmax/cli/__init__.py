@@ -1,4 +1,4 @@
-"""The command line: ``lemmax pca``, ``complete``, ``cp``, ``nnls``, ``compare``, ``reproduce``."""
+"""The command line: ``lemmax pca``, ``complete``, ``cp``, ``nnls``, ``fit``, ``compare``, ..."""
 
 import os
 import pathlib

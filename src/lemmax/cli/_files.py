@@ -16,9 +16,12 @@ from .._files import save as save
 # What the commands about data write. Nothing else is ever removed.
 _OWN = re.compile(
     r"(cleaned|completed|intervals|outliers|columns|location|components|scores|predictions"
-    r"|row_factors|column_factors|factor\d+|weights|coefficients|residuals)\.csv"
-    r"|cleaned\.npy|report\.html|summary\.json"
+    r"|row_factors|column_factors|factor\d+|weights|coefficients|residuals"
+    r"|parameters|fitted)\.csv"
+    r"|cleaned\.npy|fit\.png|report\.html|(summary|fit)\.json"
 )
+# Those that list all others.
+_SUMMARIES = ("summary.json", "fit.json")
 
 
 class Refusal(Exception):
@@ -57,11 +60,12 @@ def make_folder(console: Console, folder: pathlib.Path) -> None:
 
 def written_before(folder: pathlib.Path) -> set[str]:
     """Names of the files that an earlier command has written to a folder, if it says so."""
-    try:
-        listed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["files"]
-        return {name for name in listed if isinstance(name, str) and _OWN.fullmatch(name)}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+    found = set()
+    for summary in _SUMMARIES:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            listed = json.loads((folder / summary).read_text(encoding="utf-8"))["files"]
+            found |= {name for name in listed if isinstance(name, str) and _OWN.fullmatch(name)}
+    return found
 
 
 def remove_leftovers(

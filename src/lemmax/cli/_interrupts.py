@@ -11,7 +11,7 @@ class _GivenUp(BaseException):
     """The second Ctrl-C: a fit keeps every KeyboardInterrupt to itself."""
 
 
-def fit_until_interrupted(model: Any, data: Sequence[Any], first: Callable[[], None]) -> None:
+def fit_until_interrupted(model: Any, data: Sequence[Any]) -> None:
     """Fit a model; after Ctrl-C it is what it was then.
 
     Parameters
@@ -19,27 +19,24 @@ def fit_until_interrupted(model: Any, data: Sequence[Any], first: Callable[[], N
     model : estimator
     data : sequence
         What its fit takes.
-    first : callable
-        Called at the first Ctrl-C.
 
     Raises
     ------
     KeyboardInterrupt
-        If there was nothing yet, or at the second Ctrl-C.
+        If there was nothing yet.
     """
-    with _giving_up_at_second(first):
-        try:
-            model.fit(*data)
-            whole = getattr(model, "status_", "") != "INTERRUPTED"
-        except KeyboardInterrupt:
-            # A model of several fits raises, too, and has its last one nevertheless.
-            whole = False
-        if not (whole or _has_answer(model)):
-            raise KeyboardInterrupt
+    try:
+        model.fit(*data)
+        whole = getattr(model, "status_", "") != "INTERRUPTED"
+    except KeyboardInterrupt:
+        # A model of several fits raises, too, and has its last one nevertheless.
+        whole = False
+    if not (whole or _has_answer(model)):
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _giving_up_at_second(first: Callable[[], None]) -> Iterator[None]:
+def giving_up_at_second(first: Callable[[], None]) -> Iterator[None]:
     """The first Ctrl-C is raised as ever; the second so that a fit cannot catch it."""
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():

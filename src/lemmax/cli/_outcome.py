@@ -23,7 +23,7 @@ from .._columns import as_numbers
 from .._files import save_text
 from ..recovery import Recovery
 from ._files import Refusal, check_writable, remove_leftovers, save, written_before
-from ._interrupts import fit_until_interrupted
+from ._interrupts import fit_until_interrupted, giving_up_at_second
 
 INTERRUPTED = 130
 DOUBTFUL = 1
@@ -35,7 +35,7 @@ _RUN = ("=", "+", "-", "@")
 # So many rows or columns are named.
 _LISTED = 3
 # What the page says in words.
-_TOLD = ("status", "objections", "doubtful")
+_TOLD = ("status", "objections", "doubtful", "remarks", "model", "parameters", "minima")
 
 
 @contextlib.contextmanager
@@ -70,9 +70,12 @@ class Outcome:
         folder: pathlib.Path,
         title: str,
         sources: Sequence[pathlib.Path] = (),
+        summary: str = "summary.json",
     ):
         check_writable(folder)
         self.console, self.folder, self.title, self.sources = console, folder, title, sources
+        self.summary = summary
+        self.pictures: dict[str, Any] = {}
         self.texts: dict[str, str] = {}
         self.arrays: dict[str, np.ndarray] = {}
         self.blocks: list[Any] = []
@@ -122,12 +125,24 @@ class Outcome:
         KeyboardInterrupt
             If it came before the model had anything, or twice.
         """
+        self.run(lambda: fit_until_interrupted(model, data))
+        return model
+
+    def run(self, fit: Callable[[], Any]) -> Any:
+        """Call a fit, which Ctrl-C ends with what it has, and take the time.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fit raises it, or at the second Ctrl-C.
+        """
         self._stage("fitting")
         began = time.perf_counter()
-        fit_until_interrupted(model, data, self._interrupt)
+        with giving_up_at_second(self._interrupt):
+            fitted = fit()
         self.seconds = time.perf_counter() - began
         self._stage("drawing")
-        return model
+        return fitted
 
     def _interrupt(self) -> None:
         self.interrupted = True
@@ -215,7 +230,7 @@ class Outcome:
     def facts(self, facts: dict[str, Any], *said: Any) -> None:
         """What is known about the answer, as numbers, and in a sentence on the page."""
         self._summary = facts
-        self.texts["summary.json"] = ""  # made last: it lists all files
+        self.texts[self.summary] = ""  # made last: it lists all files
         shown = [
             (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
             for name, value in facts.items()
@@ -228,9 +243,20 @@ class Outcome:
         ]
 
     def picture(
-        self, figure: Any, title: str, description: str, *below: Any, name: str = ""
+        self,
+        figure: Any,
+        title: str,
+        description: str,
+        *below: Any,
+        name: str = "",
+        file: str = "",
     ) -> None:
-        """A picture on the page, with what it shows in words, and perhaps more below."""
+        """A picture on the page, with what it shows in words, and perhaps more below.
+
+        With ``file``, it is a file of its own, too.
+        """
+        if file:
+            self.pictures[file] = figure
         drawn = page.picture(figure, description, description)
         self.blocks.append(page.section(title, drawn, *below, name=name))
 
@@ -238,8 +264,8 @@ class Outcome:
         """Write all files, each entirely or not at all."""
         self._stage("writing")
         self.texts["report.html"] = page.page(self.title, *self.blocks)
-        names = [*self.arrays, *self.texts]
-        self.texts["summary.json"] = json.dumps({**self._summary, "files": names}, indent=1) + "\n"
+        names = self._names()
+        self.texts[self.summary] = json.dumps({**self._summary, "files": names}, indent=1) + "\n"
         before = written_before(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -247,6 +273,8 @@ class Outcome:
             raise Refusal(f"Cannot write to {self.folder}: {error.strerror}.") from error
         for name, values in self.arrays.items():
             save(self.folder / name, lambda partial, v=values: _save_array(partial, v))
+        for name, figure in self.pictures.items():
+            save(self.folder / name, lambda partial, f=figure: _save_picture(partial, f))
         for name, text in self.texts.items():
             save_text(self.folder / name, text)
         removed = remove_leftovers(self.folder, before - set(names), self.sources)
@@ -261,7 +289,7 @@ class Outcome:
         doubt : str
             Why the answer is not to be relied on; empty if it is.
         """
-        names = ", ".join([*self.arrays, *self.texts])
+        names = ", ".join(self._names())
         for line in (
             *self.lines,
             f"The fit took {self.seconds:.1f} s.",
@@ -274,6 +302,9 @@ class Outcome:
         if doubt:
             _say(doubt)
             raise typer.Exit(DOUBTFUL)
+
+    def _names(self) -> list[str]:
+        return [*self.arrays, *self.pictures, *self.texts]
 
     def _print(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -299,6 +330,10 @@ def harmless(cell: Any) -> Any:
 def _save_array(partial: str, values: np.ndarray) -> None:
     with open(partial, "wb") as file:
         np.save(file, values, allow_pickle=False)
+
+
+def _save_picture(partial: str, figure: Any) -> None:
+    figure.savefig(partial, format="png", dpi=150)
 
 
 def shortest(value: float) -> str:

@@ -16,6 +16,7 @@ from ._files import make_folder, save
 from ._options import Seed
 from .compare import compare
 from .completion import complete
+from .fit import fit
 from .nonnegative import nnls
 from .pca import pca
 from .reproduce import reproduce
@@ -24,8 +25,8 @@ from .tensors import cp
 _HELP = (
     "Composite optimisation: fast whatever the conditioning, the rank or the outliers.\n\n"
     "Exit codes: 0 after an answer that the data support; 1 after one that they do not, which is "
-    "written nevertheless (verdicts NOT_CONVERGED and NOT_IDENTIFIABLE); 2 if something was "
-    "refused and nothing written; 130 after Ctrl-C (what a fit had by then is written)."
+    "written nevertheless (verdicts such as NOT_CONVERGED and NOT_IDENTIFIABLE); 2 if something "
+    "was refused and nothing written; 130 after Ctrl-C (what a fit had by then is written)."
 )
 
 app = typer.Typer(
@@ -46,7 +47,7 @@ def lemmax(
         raise typer.Exit
 
 
-for command in (pca, complete, cp, nnls):
+for command in (pca, complete, cp, nnls, fit):
     app.command()(command)
 app.command()(compare)
 app.command()(reproduce)

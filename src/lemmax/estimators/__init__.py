@@ -13,6 +13,7 @@ except ImportError as error:
 from ._report import TableReport as TableReport
 from .cp import CPDecomposition as CPDecomposition
 from .matrix_completion import MatrixCompletion as MatrixCompletion
+from .model_regressor import ModelRegressor as ModelRegressor
 from .nonnegative_regression import NonnegativeRegression as NonnegativeRegression
 from .robust_pca import RobustPCA as RobustPCA
 from .sensing import BlindDeconvolution as BlindDeconvolution

@@ -2,13 +2,19 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 
-from ..fit import Fit
+from .._dtype import x64_context
+from ..fit import Fit, Prediction
 from ._axes import new_figure
 
 # How much of the colour of the curve its band has.
 _BAND = 0.25
+# Wrong data further from the others than so many times their range are drawn that far off.
+_REACH = 1.5
+# A curve through fewer data is drawn at so many times: between few, lines would be seen.
+_TIMES = 300
 
 
 def fit(
@@ -21,7 +27,8 @@ def fit(
     fitted : Fit
         What `lemmax.fit` returned, of data in one array of one axis.
     t : array, optional
-        Where the data were taken; their numbers if not given. They need not be in order.
+        Where the data were taken; their numbers if not given. They need not be in order. If they
+        are the only argument of the model, the curve is drawn between them, too.
     level : float
         Of the band, in which the curve lies.
     xlabel, ylabel : str
@@ -48,34 +55,44 @@ def fit(
     t = np.arange(len(residual)) if t is None else np.asarray(t)
     if t.shape != residual.shape:
         raise ValueError(f"t has shape {t.shape}, and the data have shape {residual.shape}.")
-    curve = fitted.predict(level)
-    data = np.asarray(curve.value) - residual
+    times, curve = _curve(fitted, t, level)
+    data = np.asarray(fitted.predict(level).value) - residual
     wrong = np.zeros(len(data), bool)
     wrong[fitted.outliers] = True
-    order = np.argsort(t, kind="stable")
     figure = new_figure((8, 6))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    above.plot(t[order], curve.value[order], color="C0", label="fit", zorder=2)
+    above.plot(times, curve.value, color="C0", label="fit", zorder=2)
     if np.all(np.isfinite(curve.low)):
         above.fill_between(
-            t[order],
-            curve.low[order],
-            curve.high[order],
+            times,
+            curve.low,
+            curve.high,
             color="C0",
             alpha=_BAND,
             linewidth=0,
             label=f"{level:.0%} band",
         )
-    for ax, values in ((above, data), (below, -residual)):
-        ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", zorder=3)
-        if np.any(wrong):
-            name = f"wrong ({int(np.sum(wrong))})"
-            ax.plot(t[wrong], values[wrong], "x", color="C3", label=name, zorder=3)
+    right = data[~wrong & np.isfinite(data)]
+    low, high = np.min(right, initial=np.inf), np.max(right, initial=-np.inf)
+    far = _REACH * ((high - low) or abs(high) or 1.0)
+    within = np.clip(data, low - far, high + far)
+    beyond = wrong & (within != data)
+    # A few data lie on the curve; under many it would not be seen.
+    style = {"zorder": 3} if len(t) < _TIMES else {"zorder": 1, "markersize": 2}
+    for ax, values in ((above, within), (below, -residual)):
+        ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", **style)
+        near = wrong & ~beyond
+        if np.any(near):
+            name = f"wrong ({int(np.sum(near))})"
+            ax.plot(t[near], values[near], "x", color="C3", label=name, **style)
+    if np.any(beyond):
+        name = f"wrong, further off ({int(np.sum(beyond))})"
+        above.plot(t[beyond], within[beyond], "d", color="C3", fillstyle="none", label=name)
     below.axhline(0, color="C0", linewidth=1)
-    right = np.abs(residual[~wrong & np.isfinite(residual)])
-    if right.size and np.max(right) > 0:
-        # Wrong data would squeeze the others into a line; those outside are at the edge.
-        limit = 1.3 * float(np.max(right))
+    left = np.abs(residual[~wrong & np.isfinite(residual)])
+    if left.size and np.max(left) > 0:
+        # Wrong data would squeeze the others into a line; here they are not drawn.
+        limit = 1.3 * float(np.max(left))
         below.set_ylim(-limit, limit)
     above.set_ylabel(ylabel)
     below.set_ylabel("residual")
@@ -83,3 +100,24 @@ def fit(
     above.set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}")
     above.legend()
     return figure
+
+
+def _curve(fitted: Fit, t: np.ndarray, level: float) -> tuple[np.ndarray, Prediction]:
+    """Times in their order, many if the model is known there, and the curve with its band."""
+    leaves, structure = jax.tree.flatten(fitted.task.args)
+    if len(leaves) == 1 and len(t) < _TIMES and np.array_equal(leaves[0], t):
+        times = np.linspace(np.min(t), np.max(t), _TIMES)
+        args = jax.tree.unflatten(structure, [times])
+        if _is_defined(fitted, args, times.shape):
+            return times, fitted.predict(level, args=args)
+    order = np.argsort(t, kind="stable")
+    return t[order], Prediction(*(each[order] for each in fitted.predict(level)))
+
+
+def _is_defined(fitted: Fit, args: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a model takes other times than it was fitted at."""
+    try:
+        with x64_context():
+            return jax.eval_shape(fitted.task.model, fitted.x, *args).shape == shape
+    except Exception:  # whatever a model may raise that was made for one number of data
+        return False
