@@ -160,21 +160,30 @@ def _counting(
     that intervals have to cover. So a cell is explained, or anything that is usual in its column,
     or wrong; the shares of the last two and the sizes of wrong cells are found together.
     """
-    usual, share = _student(np.abs(values), 1.0, _USUAL_FREEDOM), _USUAL
-    law = _Law(_MEDIAN, _SPREAD, _WRONG)  # that of the judgement explains both
-    likely, count = np.zeros(known.shape), int(np.count_nonzero(known))
+    usual = _student(np.abs(values), 1.0, _USUAL_FREEDOM)
+    law, share = _Law(_MEDIAN, _SPREAD, _WRONG), _USUAL  # the law of the judgement explains both
+    some = _places(known)
+    parts = right.flat[some], usual.flat[some], size.flat[some]
     for _ in range(_ROUNDS):
-        noise = right + np.log(max(1 - law.share - share, _FEWEST))
-        odd = usual + np.log(share)
-        wrong = np.log(law.share) + _wrong_density(size, law)
-        total = np.logaddexp(np.logaddexp(noise, odd), wrong)
-        before, likely = law, np.where(known, np.exp(wrong - total), 0.0)
-        moment = likely * size
-        law = _updated(np.array([likely.sum(), moment.sum(), (moment * size).sum()]), count)
-        share = float(np.clip(np.sum(np.exp(odd - total), where=known) / count, _FEWEST, _MOST))
+        before = law
+        odd, wrong = _posteriors(*parts, law, share)
+        moment = wrong * parts[2]
+        law = _updated(np.array([wrong.sum(), moment.sum(), (moment * parts[2]).sum()]), len(some))
+        share = float(np.clip(np.mean(odd), _FEWEST, _MOST))
         if np.allclose(before, law, rtol=0.0, atol=_NEARLY_SETTLED):
             break
-    return np.where(known, 1 - likely, 0.0)
+    return np.where(known, 1 - _posteriors(right, usual, size, law, share)[1], 0.0)
+
+
+def _posteriors(
+    right: np.ndarray, usual: np.ndarray, size: np.ndarray, law: _Law, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities that a cell is unexplained but usual, and that it is wrong."""
+    noise = right + np.log(max(1 - law.share - share, _FEWEST))
+    odd = usual + np.log(share)
+    wrong = np.log(law.share) + _wrong_density(size, law)
+    total = np.logaddexp(np.logaddexp(noise, odd), wrong)
+    return np.exp(odd - total), np.exp(wrong - total)
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
