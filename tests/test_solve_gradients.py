@@ -179,8 +179,6 @@ def test_where_there_is_no_derivative():
 
     with pytest.raises(ValueError, match="do not determine the point"):
         jax.grad(half_seen)(jnp.array([1.0]))
-    with pytest.raises(TypeError, match=r"one of lm\.gradients"):
-        square(data, gradient=True)
 
 
 def test_start_and_method_have_no_part_in_the_solution():
@@ -212,3 +210,17 @@ def test_memory_does_not_grow_with_the_steps():
 
     # The trace has seven columns of a row for each step; an unrolled run keeps every iterate.
     assert memory(4000) - memory(2000) <= 2 * 2000 * 7 * 8
+
+
+def test_what_steps_from_python_cannot_be_differentiated():
+    def stepped(b):
+        problem = lm.Composite(lm.losses.SquaredL2(), lm.maps.Square(2), data=b)
+        return next(lm.iterate(problem, lm.methods.lmm(), jnp.ones(2))).x[0]
+
+    def many(b):
+        problem = lm.Composite(lm.losses.SquaredL2(), lm.maps.Square(2), data=b)
+        return lm.solve_many([lm.Run(problem, lm.methods.lmm(), jnp.ones(2))])[0].x[0]
+
+    for function in (stepped, many):
+        with pytest.raises(ValueError, match=r"outside of jit, vmap and grad"):
+            jax.grad(function)(jnp.array([1.0, 4.0]))

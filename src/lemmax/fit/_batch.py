@@ -26,6 +26,10 @@ class Batch(NamedTuple):
     null: np.ndarray
     """Lengths of messages that tell the data by a constant."""
 
+    def begun(self, curve: int) -> np.ndarray:
+        """All entries of the start of one curve."""
+        return self.task.layout.fill(self.task.base, self.start[curve])
+
 
 def prepare_many(
     model: Any, y: Any, start: Any, args: Any, each: Any, sigma: Any, bounds: Any, fixed: Any

@@ -9,18 +9,23 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._checks import check_kind
+from .._checks import check_kind, check_real, check_whole
 from .._dtype import x64_context
 from ..losses import AbstractLoss, SquaredL2
 from ._batch import Batch, prepare_many
 from ._lanes import Curves, Model
 from ._many_verdict import Verdicts, judge_many
 from ._pool import Pool, fit_pool
-from .result import as_outputs
+from .api import fit
+from .result import Fit, as_outputs
 from .status import FitStatus
 
 # Memory for the Jacobians of the lanes that are fitted together, in numbers.
 _TOGETHER = 1 << 25
+
+
+# From the number of a curve, where it ended and options to its fit.
+Curve = Callable[[int, PyTree, dict], Fit]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,6 +49,8 @@ class ManyFits:
     freedom: np.ndarray
     """Right data less parameters."""
     seconds: float
+    task: Curve = dataclasses.field(repr=False)
+    """What was fitted, curve by curve."""
 
     @property
     def succeeded(self) -> np.ndarray:
@@ -53,6 +60,77 @@ class ManyFits:
     def status(self, curve: int) -> FitStatus:
         """The verdict on one curve."""
         return FitStatus(int(self.codes[curve]))
+
+    def one(self, curve: int, **options: Any) -> Fit:
+        """One curve fitted anew by `lemmax.fit`, from the start and from where it ended.
+
+        Parameters
+        ----------
+        curve : int
+            Its number.
+        **options
+            Of `lemmax.fit`, such as ``max_seconds``.
+
+        Returns
+        -------
+        Fit
+            With reasons, residuals, intervals and bands, and a search from more starts if need be.
+        """
+        check_whole(0, curve=curve)
+        if curve >= len(self.codes):
+            raise ValueError(f"There are {len(self.codes)} curves; got {curve}.")
+        ended = jax.tree.map(lambda leaf: leaf[curve], self.x)
+        return self.task(curve, ended, options)
+
+    def retry(self, max_seconds: float | None = None) -> "ManyFits":
+        """All curves that did not succeed, fitted anew by `one`.
+
+        Parameters
+        ----------
+        max_seconds : float, optional
+            After so many seconds the others stay as they are.
+
+        Returns
+        -------
+        ManyFits
+            With these in place of the former.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> t = np.linspace(0.0, 10.0, 50)
+        >>> y = np.sin(np.array([[1.0], [1.6]]) * t) + 0.01 * np.cos(99 * t)
+        >>> fits = lm.fit_many(lambda x: jnp.sin(x[0] * t), y, np.array([1.05]))
+        >>> fits.succeeded, fits.retry().succeeded
+        (array([ True, False]), array([ True,  True]))
+        """
+        began = time.perf_counter()
+        if max_seconds is not None:
+            check_real(0, max_seconds=max_seconds)
+        new = dataclasses.replace(
+            self,
+            x=jax.tree.map(np.copy, self.x),
+            standard_errors=jax.tree.map(np.copy, self.standard_errors),
+            covariance=self.covariance.copy(),
+            codes=self.codes.copy(),
+            wrong=jax.tree.map(np.copy, self.wrong),
+            noise=self.noise.copy(),
+            freedom=self.freedom.copy(),
+        )
+        for curve in np.flatnonzero(~self.succeeded):
+            left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
+            if left is not None and left <= 0:
+                break
+            fit = self.one(int(curve), max_seconds=left)
+            trees = (new.x, fit.x), (new.standard_errors, fit.standard_errors)
+            for whole, part in (*trees, (new.wrong, _masks(fit))):
+                jax.tree.map(lambda w, p, k=curve: w.__setitem__(k, p), whole, part)
+            new.covariance[curve], new.codes[curve] = fit.covariance, fit.status
+            new.noise[curve], new.freedom[curve] = fit.noise, fit.freedom
+        seconds = self.seconds + time.perf_counter() - began
+        return dataclasses.replace(new, seconds=seconds)
 
     def summary(self) -> str:
         """How many curves ended how, in a few lines."""
@@ -85,8 +163,8 @@ def fit_many(
     """Fit the same model to thousands of curves, in one program.
 
     Like `fit` for each of them, but from the given start alone: where a curve has several minima
-    and the start is far, `fit` finds more. Verdicts look neither at leverage nor at correlated
-    residuals, as those of `fit` do. Curves that are fitted leave the program.
+    and the start is far, `fit` finds more; `ManyFits.retry` has it fit those that did not succeed.
+    Curves that are fitted leave the program.
 
     Parameters
     ----------
@@ -143,7 +221,29 @@ def fit_many(
             for first in range(0, count, size)
         ]
     whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    return _as_fits(batch, *whole, seconds=time.perf_counter() - began)
+    several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    own = () if each is None else tuple(each) if isinstance(each, (tuple, list)) else (each,)
+
+    def curve(number: int, ended: PyTree, options: dict) -> Fit:
+        def part(tree: PyTree) -> PyTree:
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[number], tree)
+
+        begun = batch.task.layout.tree(batch.begun(number))
+        # The start itself, unless this has options of its own; where the lane ended comes next.
+        return fit(
+            model,
+            part(y),
+            begun,
+            args=(*several, *(part(leaf) for leaf in own)),
+            loss=loss,
+            sigma=sigma if sigma is None or np.ndim(sigma) == 0 else part(sigma),
+            bounds=bounds,
+            fixed=fixed,
+            **{"starts": [ended], **options},
+        )
+
+    seconds = time.perf_counter() - began
+    return _as_fits(batch, *whole, seconds=seconds, curve=curve)
 
 
 def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
@@ -161,7 +261,9 @@ def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
     return judge_many(batch, lanes, pool, fit_pool(pool, batch.start[lanes], robust), robust)
 
 
-def _as_fits(batch: Batch, x, covariance, codes, keep, noise, *, seconds: float) -> ManyFits:
+def _as_fits(
+    batch: Batch, x, covariance, codes, keep, noise, *, seconds: float, curve: Curve
+) -> ManyFits:
     task = batch.task
     structure, kinds = task.outputs
     count = len(x)
@@ -182,4 +284,12 @@ def _as_fits(batch: Batch, x, covariance, codes, keep, noise, *, seconds: float)
         noise=noise,
         freedom=np.sum(keep, axis=1) - x.shape[1],
         seconds=seconds,
+        task=curve,
     )
+
+
+def _masks(fit: Fit) -> PyTree:
+    """Which data of one curve are wrong, like y."""
+    structure, kinds = fit.task.outputs
+    wrong = (fit.task.observed & ~fit.right).astype(float)
+    return jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))

@@ -239,6 +239,11 @@ def iterate(
     3 [2.00060976] 0.0024
     """
     check_arguments(problem, method, max_steps, 0.0, 1)
+    if is_traced((problem, method, x0)):
+        raise ValueError(
+            "iterate steps from Python: call it outside of jit, vmap and grad, or lm.solve inside "
+            "of them."
+        )
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
         plan, x0 = make_plan(problem, method, x0, {}, None, 0.0, max_steps)
