@@ -17,7 +17,6 @@ EXACT = 16.0
 """Residuals of so many rounding errors are none."""
 _FINAL, _ROUGH, _ORDINARY = 1e-6, 1e-2, 3.5
 _BENDS = (6.0, 3.0)
-_FEW_WRONG, _DEGENERATE = 0.15, 1e-7
 _STEPS, _ROUGH_STEPS = 200, 24
 # Least squares that may meet wrong data take so many steps at first: among these they wander.
 _TRIAL_STEPS = 16
@@ -80,15 +79,12 @@ def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> Fitted:
     if not robust:
         return found
     again = np.flatnonzero(_suspicious(pool, found))
+    # Wrong data may have led least squares astray: the start itself is a second one.
     for begun in (found.state.x.copy(), start):
         if not again.size:
             break
         some = _robust(pool.of(again), begun[again])
         found.put(again, some, some.length < found.length[again])
-        # From the start itself only where least squares have led astray.
-        share = np.sum(found.keep[again], axis=1) / np.maximum(np.sum(counts[again], axis=1), 1)
-        astray = ~found.state.settled[again] | _degenerate(found.state.gram[again])
-        again = again[astray | (share < 1 - _FEW_WRONG)]
     slow = lanes[~found.state.settled & np.isfinite(found.length)]
     if slow.size:
         some = _settled(pool.of(slow), found.state.x[slow], found.keep[slow], rounds=1)
@@ -174,15 +170,6 @@ def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = 4) -> Fi
         new = _least_squares(some, found.state.x[changing], keep[changed], _STEPS)
         found.put(changing, new, np.ones(len(changing), bool))
     return found
-
-
-def _degenerate(gram: np.ndarray) -> np.ndarray:
-    """Lanes whose parameters have run to where the data hardly determine them."""
-    size = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), np.finfo(float).tiny))
-    scaled = gram / (size[:, :, None] * size[:, None, :])
-    fine = np.all(np.isfinite(scaled), axis=(1, 2))
-    values = np.linalg.eigvalsh(np.where(fine[:, None, None], scaled, 0))
-    return values[:, 0] <= _DEGENERATE * values[:, -1]
 
 
 def _judged(pool: Pool, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
