@@ -178,19 +178,37 @@ def many(count: int) -> int:
     truth = [rng.uniform(*ends, (count, 1)) for ends in ((1, 3), (0.5, 2), (0, 1))]
     y = truth[0] * np.exp(-truth[1] * t) + truth[2] + 0.02 * rng.standard_normal((count, 100))
     start = np.array([1.0, 1.0, 0.0])
-    loop = _median(lambda: [_curve_fit(t, row) for row in y[:200]], 3) * count / 200
-    spoiled_y = np.where(rng.random(y.shape) < 0.1, y + 5, y)
-    ratio = 0.0
-    for name, data, loss in (
-        ("least squares", y, lm.losses.SquaredL2()),
-        ("robust", y, None),
-        ("robust, a tenth wrong", spoiled_y, None),
+    wrong = rng.random(y.shape) < 0.1
+    spoiled_y = np.where(wrong, y + 5, y)
+    right = lm.fit_many(_three, np.where(wrong, np.nan, y), start, args=(t,))
+    ratios = []
+    for name, data, loss, theirs in (
+        ("least squares", y, lm.losses.SquaredL2(), _curve_fit),
+        ("robust", y, None, _curve_fit),
+        ("robust, a tenth wrong", spoiled_y, None, _soft_l1),
     ):
-        ours = _median(lambda d=data, h=loss: lm.fit_many(_three, d, start, args=(t,), loss=h), 3)
-        ratio = ratio or loop / ours
-        print(
-            f"{count} curves, {name}: {ours:.2f} s, {loop / ours:.1f} times faster than curve_fit"
-        )
+        # Side by side, piece by piece, and the shortest of each: the machine may be busy.
+        ours, loop = np.inf, np.inf
+        for k in range(5):
+            ours = min(
+                ours,
+                _seconds(lambda d=data, h=loss: lm.fit_many(_three, d, start, args=(t,), loss=h)),
+            )
+            piece = data[100 * k : 100 * k + 100]
+            loop = min(
+                loop, _seconds(lambda p=piece, f=theirs: [f(t, row) for row in p]) * count / 100
+            )
+        ratios.append(loop / ours)
+        other = theirs.__name__.strip("_")
+        print(f"{count} curves, {name}: {ours:.2f} s, {loop / ours:.1f} times faster than {other}")
+    fits = lm.fit_many(_three, spoiled_y, start, args=(t,))
+    off = np.max(np.abs(fits.x - right.x) / right.standard_errors, axis=1)
+    sure = fits.succeeded
+    print(
+        f"a tenth wrong: {np.sum(off < 1)} within a standard error of least squares on the others, "
+        f"{np.sum(sure & (off > 5))} wrong and sure, {np.sum(~sure & (off < 1))} right and refused"
+    )
+    ratio = ratios[0]
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", _FIRST], check=True)
     print(f"import and first fit in a new process: {time.perf_counter() - began:.2f} s")
@@ -214,6 +232,19 @@ def _curve_fit(t: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a * np.exp(-b * t) + c
 
     return scipy.optimize.curve_fit(model, t, y, (1.0, 1.0, 0.0))[0]
+
+
+def _soft_l1(t: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def residual(x):
+        return x[0] * np.exp(-x[1] * t) + x[2] - y
+
+    return scipy.optimize.least_squares(residual, (1.0, 1.0, 0.0), loss="soft_l1", f_scale=0.1).x
+
+
+def _seconds(run: Any) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def _median(run: Any, times: int = 5) -> float:

@@ -19,7 +19,7 @@ LAYERS = [
     ["maps"],
     ["problem"],
     ["methods"],
-    ["metrics"],
+    ["metrics", "gradients"],
     ["solve"],
     ["init"],
     ["factor", "fit"],

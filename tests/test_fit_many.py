@@ -93,6 +93,51 @@ def test_what_nothing_sees():
     assert np.array_equal(np.isinf(many.standard_errors[0]), [True, True, False])
 
 
+def test_a_parameter_that_rests_on_one_datum():
+    # Only the last datum sees the second parameter: nothing would show if it were wrong.
+    y = 1 + 0.01 * np.random.default_rng(0).standard_normal((3, 20))
+    last = np.where(np.arange(20) == 19, 1.0, 0.0)
+    half = np.where(np.arange(20) > 9, 1.0, 0.0)
+
+    def steps(x, where):
+        return x[0] + x[1] * where
+
+    start = np.array([0.5, 0.5])
+    many = lm.fit_many(steps, y + 5 * last, start, args=(last,))
+    assert np.all(many.codes == lm.FitStatus.DOUBTFUL)
+    assert np.all(lm.fit_many(steps, y + 5 * half, start, args=(half,)).succeeded)
+
+
+def test_residuals_that_follow_a_curve():
+    t = np.linspace(0, 10, 60)
+    noise = 0.01 * np.random.default_rng(0).standard_normal((3, 60))
+    y = 0.2 * t + np.sin(t) + noise
+    many = lm.fit_many(
+        lambda x: x[0] + x[1] * t, y, np.array([0.1, 0.1]), loss=lm.losses.SquaredL2()
+    )
+    assert np.all(many.codes == lm.FitStatus.DOUBTFUL)
+
+
+def test_curves_that_did_not_succeed_are_fitted_anew():
+    t = np.linspace(0, 10, 50)
+    noise = 0.01 * np.random.default_rng(0).standard_normal((2, 50))
+    y = np.sin(np.array([[1.0], [1.6]]) * t) + noise
+    y[1, 5] = 3.0
+    fits = lm.fit_many(lambda x, t: jnp.sin(x["rate"] * t), y, {"rate": 1.05}, args=(t,))
+    assert np.array_equal(fits.succeeded, [True, False])
+    again = fits.retry()
+    assert np.all(again.succeeded)
+    assert np.allclose(again.x["rate"], [1.0, 1.6], atol=0.01)
+    assert np.array_equal(np.flatnonzero(again.wrong[1]), [5])
+    assert again.freedom[1] == 48
+    assert not np.any(fits.succeeded[1:]), "the former is as it was"
+    alone = again.one(0)
+    assert np.isclose(alone.x["rate"], fits.x["rate"][0], rtol=1e-7)
+    assert np.isclose(alone.standard_errors["rate"], fits.standard_errors["rate"][0], rtol=1e-5)
+    with pytest.raises(ValueError, match="There are 2 curves"):
+        fits.one(2)
+
+
 @pytest.mark.parametrize(
     ("y", "options", "sentence"),
     [

@@ -1,6 +1,7 @@
 """Composite optimisation: minimise ``h(F(x))``, h convex, F smooth, as fast as h allows."""
 
 from . import covectors as covectors
+from . import gradients as gradients
 from . import init as init
 from . import losses as losses
 from . import maps as maps

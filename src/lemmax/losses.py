@@ -56,6 +56,9 @@ class AbstractLoss(eqx.Module):
     quadratic: eqx.AbstractClassVar[bool]
     """Whether the loss grows like the square of the residual near 0 (else like its norm)."""
 
+    separable: ClassVar[bool] = True
+    """Whether the loss is a sum over the entries of the residual."""
+
     weights: Array | None = eqx.field(default=None, converter=_as_weights, kw_only=True)
 
     @abc.abstractmethod
@@ -152,6 +155,7 @@ class L2(AbstractLoss):
     """
 
     quadratic: ClassVar[bool] = False
+    separable: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
         """Weighted norm."""

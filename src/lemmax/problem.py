@@ -151,7 +151,8 @@ class Composite(eqx.Module):
 def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
     """Shapes of what a user's function returns; what stops JAX in it, in a sentence."""
     try:
-        return jax.eval_shape(map, x0)
+        # Not the map itself, which may hold traced arrays, and could not be compared then.
+        return jax.eval_shape(lambda x: map(x), x0)
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(
             "The map's function hands its parameters to NumPy, which JAX cannot follow: use "

@@ -16,8 +16,8 @@ class Batch(NamedTuple):
     """What they share, with the data of the first curve."""
     start: np.ndarray
     y: np.ndarray
-    inverse: np.ndarray
-    """One divided by sigma."""
+    inverse: np.ndarray | None
+    """One divided by sigma, if that is given."""
     observed: np.ndarray
     each: tuple
     rounding: np.ndarray
@@ -25,6 +25,10 @@ class Batch(NamedTuple):
     """Range of the data in units of sigma."""
     null: np.ndarray
     """Lengths of messages that tell the data by a constant."""
+
+    def begun(self, curve: int) -> np.ndarray:
+        """All entries of the start of one curve."""
+        return self.task.layout.fill(self.task.base, self.start[curve])
 
 
 def prepare_many(
@@ -54,18 +58,19 @@ def prepare_many(
     flat = _flat_of_many(parts, kinds)
     if np.any(np.isinf(flat)):
         raise ValueError("The data hold infinite values; NaN marks what is missing.")
-    inverse = np.ones_like(flat)
-    if sigma is not None:
-        inverse = 1 / _spread_of_many(sigma, structure, kinds, flat)
-    observed = np.isfinite(flat) & (inverse > 0)
-    data = np.where(observed, flat * inverse, np.nan)
-    filled = np.where(observed, flat * inverse, 0)
+    inverse = None if sigma is None else 1 / _spread_of_many(sigma, structure, kinds, flat)
+    observed, data = np.isfinite(flat), flat
+    if inverse is not None:
+        observed &= inverse > 0
+        data = np.where(observed, flat * inverse, np.nan)
+    filled = np.where(observed, data, 0)
     n = np.maximum(np.sum(observed, axis=1), 1)
     rounding = EPS * np.sqrt(np.sum(filled**2, axis=1) / n) + np.finfo(np.float64).tiny
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # curves without data
         width = np.nanmax(data, axis=1) - np.nanmin(data, axis=1)
-        centre = np.nanmedian(data, axis=1) if len(task.layout.free) > 1 else np.zeros(count)
+        median = np.median if np.all(observed) else np.nanmedian
+        centre = median(data, axis=1) if len(task.layout.free) > 1 else np.zeros(count)
     width = np.where(width > 0, width, 1.0)
     constants = 1 if len(task.layout.free) > 1 else 0
     total = np.nansum((data - centre[:, None]) ** 2, axis=1)

@@ -1,8 +1,9 @@
 """Levenberg-Marquardt steps for thousands of curves in one compiled program.
 
-A curve is a lane. Of its Jacobian only products with itself and with the residual leave the
-program: p x p numbers for each lane. All linear algebra is unrolled over these, since calls of
-LAPACK, one for each lane, would take longer than everything else.
+A curve is a lane. Lanes take a few steps in groups that fit into the cache; then those that have
+ended leave, and the others are packed together. Of a Jacobian only products with itself and with
+the residual leave a step: p x p numbers for each lane. Their systems are solved by elimination,
+all lanes at once, since calls of LAPACK, one for each lane, would take longer than everything else.
 """
 
 import collections
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._programs import forget_programs_if_many
-from ._losses import ABSOLUTE, SQUARES
+from ._losses import ABSOLUTE, REDESCENDING, SQUARES
 from ._program import Layout, flat_model
 
 # A step is taken if it brings this much of the predicted decrease.
@@ -24,14 +25,14 @@ _ACCEPTED = 1e-4
 _POOR, _GOOD = 0.25, 0.75
 # Damping at the start and where a lane gives up, relative to the diagonal.
 _FIRST, _LAST = 1e-3, 1e12
-# Steps between two looks at which lanes have ended.
-_BLOCK = 16
-# So many lanes take their steps together: what they need stays in the cache. (Of 10,000 curves of
-# 100 points, 32 to 128 are equally fast; all at once takes more than twice as long.)
+# Steps between two looks at which lanes have ended: to pack them costs about as much as a step.
+_BLOCK = 8
+# So many lanes take their steps together: what they need stays in the cache.
 _CACHED = 64
 # Numbers of lanes that there are programs for; more are fitted in parts.
-_SIZES = (64, 1024)
+_FEW, _MANY = 64, 1024
 _KEPT = 32
+_SHAPES = (SQUARES, ABSOLUTE, REDESCENDING)
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
 
@@ -40,8 +41,8 @@ class Curves(NamedTuple):
 
     y: np.ndarray
     """0 where missing."""
-    inverse: np.ndarray
-    """One divided by sigma; 0 where missing."""
+    inverse: np.ndarray | None
+    """One divided by sigma, if that is given; 0 where missing."""
     each: tuple
     """Arguments of the model that differ between lanes."""
     rounding: np.ndarray
@@ -49,8 +50,7 @@ class Curves(NamedTuple):
 
     def of(self, lanes: np.ndarray) -> "Curves":
         """Those of some lanes."""
-        each = jax.tree.map(lambda leaf: leaf[lanes], self.each)
-        return Curves(self.y[lanes], self.inverse[lanes], each, self.rounding[lanes])
+        return jax.tree.map(lambda leaf: leaf[lanes], self)
 
 
 class Model(NamedTuple):
@@ -68,7 +68,6 @@ class State(NamedTuple):
     """Where a lane is."""
 
     x: Any
-    residual: Any
     value: Any
     """Twice the loss; infinite before the start is evaluated."""
     gram: Any
@@ -88,68 +87,85 @@ def descend(
     model: Model,
     curves: Curves,
     x: np.ndarray,
-    weight: np.ndarray,
+    keep: np.ndarray,
     shape: float,
     scale: np.ndarray,
     *,
     tol: float,
     max_steps: int,
 ) -> State:
-    """Minimise the weighted loss in every lane."""
-    if len(x) > _SIZES[-1]:
-        parts = [
-            descend(
-                model,
-                curves.of(some),
-                x[some],
-                weight[some],
-                shape,
-                scale[some],
-                tol=tol,
-                max_steps=max_steps,
+    """Minimise the loss of the data that are kept, in every lane."""
+    block = _program(model).block
+    shared = (
+        np.int32(_SHAPES.index(shape)),
+        np.float64(tol),
+        model.base,
+        model.args,
+        model.low,
+        model.high,
+    )
+    final = _begun(x)
+    active = np.arange(len(x))
+    for first in range(0, max_steps, _BLOCK):
+        steps = np.int32(min(_BLOCK, max_steps - first))
+        parts = [(lanes, _padded(lanes)) for lanes in _parted(active)]
+        # All are begun before any is looked at: they run side by side.
+        ends = []
+        for lanes, places in parts:
+            state = State(*(part[places] for part in final))
+            state.ended[len(lanes) :] = True
+            ends.append(
+                block(state, curves.of(places), keep[places], scale[places], steps, *shared)
             )
-            for some in np.array_split(np.arange(len(x)), -(-len(x) // _SIZES[-1]))
-        ]
-        return State(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    block = _program(model)
-    shared = np.float64(shape), model.base, model.args, model.low, model.high, np.float64(tol)
-    lanes = len(x)
-    final = None
-    active = np.arange(lanes)
-    state = _begun(x[_padded(active)], curves.y.shape[1])
-    for _ in range(-(-max_steps // _BLOCK)):
-        places = _padded(active)
-        data = (*curves.of(places), weight[places], scale[places])
-        state = block(state, *data, *shared)
-        state = State(*(np.asarray(part) for part in state))
-        count = len(active)
-        if final is None:
-            final = State(*(np.empty((lanes, *part.shape[1:]), part.dtype) for part in state))
-        for whole, part in zip(final, state, strict=True):
-            whole[active] = part[:count]
-        going = np.flatnonzero(~state.ended[:count])
-        if not going.size:
+        for (lanes, _), end in zip(parts, ends, strict=True):
+            for whole, part in zip(final, end, strict=True):
+                whole[lanes] = np.asarray(part)[: len(lanes)]
+        active = active[~final.ended[active]]
+        if not active.size:
             break
-        active = active[going]
-        again = going[np.arange(len(_padded(active))) % len(going)]
-        state = State(*(part[again] for part in state))
-    assert final is not None
     return final
 
 
+def residuals(model: Model, curves: Curves, x: np.ndarray) -> np.ndarray:
+    """Those of all data, of missing ones included."""
+    return _mapped(_program(model).residuals, model, x, curves)
+
+
+def largest_leverages(
+    model: Model, curves: Curves, x: np.ndarray, keep: np.ndarray, inverse: np.ndarray
+) -> np.ndarray:
+    """The largest of the leverages of the data that are kept, from inverses of Gram matrices."""
+    return _mapped(_program(model).largest_leverage, model, x, curves, keep, inverse)
+
+
+def _mapped(program: Callable, model: Model, *arrays: Any) -> np.ndarray:
+    """A program without steps, applied to all lanes."""
+    parts = [(lanes, _padded(lanes)) for lanes in _parted(np.arange(len(arrays[0])))]
+    ends = [
+        program(model.base, model.args, *jax.tree.map(lambda leaf, at=places: leaf[at], arrays))
+        for _, places in parts
+    ]
+    return np.concatenate(
+        [np.asarray(end)[: len(lanes)] for (lanes, _), end in zip(parts, ends, strict=True)]
+    )
+
+
+def _parted(lanes: np.ndarray) -> list[np.ndarray]:
+    return [lanes[k : k + _MANY] for k in range(0, len(lanes), _MANY)]
+
+
 def _padded(lanes: np.ndarray) -> np.ndarray:
-    """So many lanes that few programs serve all numbers of them: the first ones fill up."""
-    size = next(size for size in _SIZES if size >= len(lanes))
-    return lanes[np.arange(size) % len(lanes)]
+    """So many lanes that few programs serve all numbers of them: the first one fills up."""
+    size = _FEW if len(lanes) <= _FEW else _MANY
+    return np.concatenate([lanes, np.full(size - len(lanes), lanes[0])])
 
 
-def _begun(x: np.ndarray, n: int) -> State:
+def _begun(x: np.ndarray) -> State:
     """Lanes that have not moved yet."""
     lanes, p = x.shape
-    one, no = np.ones(lanes), np.zeros(lanes, bool)
+    one = np.ones(lanes)
     return State(
-        x=x,
-        residual=np.full((lanes, n), np.nan),
+        x=x.copy(),
         value=np.inf * one,
         gram=np.zeros((lanes, p, p)),
         slope=np.zeros((lanes, p)),
@@ -157,12 +173,18 @@ def _begun(x: np.ndarray, n: int) -> State:
         damping=_FIRST * one,
         growth=2 * one,
         offset=np.inf * one,
-        ended=no,
-        settled=no,
+        ended=np.zeros(lanes, bool),
+        settled=np.zeros(lanes, bool),
     )
 
 
-def _program(model: Model) -> Callable:
+class _Programs(NamedTuple):
+    block: Callable
+    residuals: Callable
+    largest_leverage: Callable
+
+
+def _program(model: Model) -> _Programs:
     key = (model.function, model.layout)
     try:
         known = _programs.get(key)
@@ -175,42 +197,61 @@ def _program(model: Model) -> Callable:
     return known
 
 
-def _compiled(model: Model) -> Callable:
+def _compiled(model: Model) -> _Programs:
     forget_programs_if_many()
     function = flat_model(model.function, model.layout)
 
-    def evaluate(u, y, inverse, each, weight, scale, shape, base, args):
-        def residual_of(v):
-            made = (function(v, base, (*args, *each)) - y) * inverse
-            return jnp.where(inverse > 0, made, jnp.zeros_like(made))
+    def residual_of(u, y, inverse, each, base, args):
+        made = function(u, base, (*args, *each)) - y
+        if inverse is None:
+            return made
+        return jnp.where(inverse > 0, made * inverse, jnp.zeros_like(made))
 
-        residual, push = jax.linearize(residual_of, u)
-        columns = [push(direction) for direction in np.eye(u.size)]
-        value, bent = _loss(shape, residual, weight, scale)
-        return residual, value, *_products(columns, bent, residual)
+    def rows_of(u, curve, base, args):
+        """The columns of the Jacobian, then the residual, as rows."""
+        residual, push = jax.linearize(
+            lambda v: residual_of(v, curve.y, curve.inverse, curve.each, base, args), u
+        )
+        return jnp.stack([*(push(direction) for direction in np.eye(u.size)), residual])
 
-    def step(state, data, shape, base, args, low, high, tol):
-        y, inverse, each, rounding, weight, scale = data
-        norms = jnp.maximum(state.norms, jnp.sqrt(jnp.diagonal(state.gram)))
-        size = jnp.where(norms > 0, norms, jnp.ones_like(norms))
+    def evaluate(x, curves, keep, scale, shape, base, args):
+        rows = jax.vmap(lambda u, curve: rows_of(u, curve, base, args))(x, curves)
+        # Data that are not kept may be anything, even infinite. Without the barrier the model
+        # would be evaluated anew for each of the products.
+        rows = jax.lax.optimization_barrier(jnp.where(keep[:, None, :], rows, 0.0))
+        p = x.shape[1]
+        losses, bent = _loss(shape, rows[:, p], scale[:, None])
+        bent = jnp.where(keep, bent, 0.0)
+        products = [
+            jnp.einsum("ln,lkn->lk", rows[:, k] * bent, rows, precision="highest") for k in range(p)
+        ]
+        gram = jnp.stack([product[:, :p] for product in products], axis=1)
+        slope = jnp.stack([product[:, p] for product in products], axis=1)
+        return losses @ np.ones(rows.shape[2]), gram, slope
+
+    def step(state, curves, keep, scale, shape, tol, base, args, low, high):
+        diagonal = jnp.diagonal(state.gram, axis1=1, axis2=2)
+        norms = jnp.maximum(state.norms, jnp.sqrt(diagonal))
+        size = jnp.where(norms > 0, norms, 1.0)
+        low, high = low[None], high[None]
         pressed = ((state.x <= low) & (state.slope > 0)) | ((state.x >= high) & (state.slope < 0))
-        free = jnp.where(pressed, 0.0, 1.0)
-        gram = state.gram / (size[:, None] * size[None, :]) * (free[:, None] * free[None, :])
-        slope = state.slope / size * free
-        scaled = -_solve(gram + state.damping * jnp.eye(size.size), slope)
-        full = -jnp.dot(slope, scaled)
+        scaling = jnp.where(pressed, 0.0, 1 / size)
+        gram = state.gram * (scaling[:, :, None] * scaling[:, None, :])
+        slope = state.slope * scaling
+        damped = gram + state.damping[:, None, None] * np.eye(size.shape[1])[None]
+        scaled = -_solve(damped, slope)
+        full = -jnp.sum(slope * scaled, axis=1)
         offset = jnp.sqrt(jnp.maximum(full, 0) / jnp.maximum(state.value, jnp.finfo(float).tiny))
         trial = jnp.clip(state.x + scaled / size, low, high)
         moved = (trial - state.x) * size
-        predicted = -(2 * jnp.dot(slope, moved) + jnp.dot(moved, gram @ moved))
-        residual, value, new_gram, new_slope = evaluate(
-            trial, y, inverse, each, weight, scale, shape, base, args
-        )
-        count = jnp.maximum(jnp.sum(weight > 0, dtype=float), 1)
+        along = jnp.sum(gram * moved[:, None, :], axis=2)
+        predicted = -jnp.sum(moved * (2 * slope + along), axis=1)
+        value, new_gram, new_slope = evaluate(trial, curves, keep, scale, shape, base, args)
+        count = jnp.maximum(jnp.sum(keep, axis=1, dtype=float), 1)
         spread = jnp.sqrt(state.value / count)
-        blur = jnp.finfo(float).eps + rounding / jnp.maximum(spread, rounding)
+        blur = jnp.finfo(float).eps + curves.rounding / jnp.maximum(spread, curves.rounding)
         done = (offset <= jnp.maximum(tol, 8 * blur)) & (state.damping <= 1)
-        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(new_gram))
+        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(new_gram), axis=(1, 2))
         gained = jnp.where(fine, state.value - value, -jnp.inf)
         tiny = fine & (predicted <= 16 * blur * state.value)
         tiny &= jnp.abs(gained) <= 64 * blur * state.value
@@ -221,75 +262,89 @@ def _compiled(model: Model) -> Callable:
         taken = jnp.where(first, fine, (ratio > _ACCEPTED) & ~done)
         smaller = state.damping * jnp.where(ratio > _GOOD, 0.1, jnp.where(ratio < _POOR, 2.0, 0.5))
         stuck = (state.damping > _LAST) | (first & ~fine)
-        return State(
-            x=jnp.where(taken, trial, state.x),
-            value=jnp.where(taken, value, state.value),
-            gram=jnp.where(taken, new_gram, state.gram),
-            slope=jnp.where(taken, new_slope, state.slope),
+        after = State(
+            x=_where(taken, trial, state.x),
+            value=_where(taken, value, state.value),
+            gram=_where(taken, new_gram, state.gram),
+            slope=_where(taken, new_slope, state.slope),
             norms=norms,
             damping=jnp.where(
                 first, state.damping, jnp.where(taken, smaller, state.damping * state.growth)
             ),
-            residual=jnp.where(taken, residual, state.residual),
             growth=jnp.where(taken, 2.0, 2 * state.growth),
             offset=offset,
             ended=done | stuck,
             settled=done,
         )
+        return State(*map(lambda new, old: _where(state.ended, old, new), after, state))
 
-    def block(state, y, inverse, each, rounding, weight, scale, *shared):
-        data = y, inverse, each, rounding, weight, scale
-
+    def group(state, curves, keep, scale, steps, *shared):
         def body(carry):
             count, state = carry
-            return count + 1, step(state, data, *shared)
+            return count + 1, step(state, curves, keep, scale, *shared)
 
         def going(carry):
-            return (carry[0] < _BLOCK) & ~carry[1].ended
+            return (carry[0] < steps) & ~jnp.all(carry[1].ended)
 
-        _, state = jax.lax.while_loop(going, body, (jnp.zeros((), jnp.int32), state))
-        return state
+        return jax.lax.while_loop(going, body, (jnp.zeros((), jnp.int32), state))[1]
 
-    def lanes(state, y, inverse, each, rounding, weight, scale, *shared):
-        data = state, y, inverse, each, rounding, weight, scale
-        return jax.lax.map(lambda one: block(*one, *shared), data, batch_size=_CACHED)
+    def block(state, curves, keep, scale, steps, *shared):
+        data = jax.tree.map(_grouped, (state, curves, keep, scale))
+        ended = jax.lax.map(lambda some: group(*some, steps, *shared), data)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), ended)
 
-    return jax.jit(lanes)
+    def all_residuals(base, args, x, curves):
+        def one(u, curve):
+            return residual_of(u, curve.y, curve.inverse, curve.each, base, args)
+
+        return jax.vmap(one)(x, curves)
+
+    def largest_leverage(base, args, x, curves, keep, inverse):
+        def one(u, curve, keep, inverse):
+            columns = jnp.where(keep[None], rows_of(u, curve, base, args)[:-1], 0.0)
+            return jnp.max(jnp.sum(columns * (inverse @ columns), axis=0))
+
+        some = jax.tree.map(_grouped, (x, curves, keep, inverse))
+        return jax.lax.map(lambda group: jax.vmap(one)(*group), some).reshape(-1)
+
+    return _Programs(jax.jit(block), jax.jit(all_residuals), jax.jit(largest_leverage))
 
 
-def _loss(shape: Array, residual: Array, weight: Array, scale: Array) -> tuple[Array, Array]:
+def _grouped(leaf: Array) -> Array:
+    return leaf.reshape(-1, _CACHED, *leaf.shape[1:])
+
+
+def _where(lanes: Array, new: Array, old: Array) -> Array:
+    """The new values of some lanes."""
+    return jnp.where(lanes.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def _loss(shape: Array, residual: Array, scale: Array) -> tuple[Array, Array]:
     """Twice the loss, and the weights of squares with its slope; as `_losses.Loss`.
 
-    The shape is one of the three that fits use, known only when the program runs: one program
-    serves for all, and takes no general powers, which would be ten times as slow.
+    The shape is known only when the program runs: one program serves for all three.
     """
-    squares, plain = residual**2, shape == SQUARES
-    knee = jnp.where(plain, 1.0, jnp.abs(shape - 2) * scale**2)
-    inside = squares / knee + 1
-    power = jnp.where(shape == ABSOLUTE, jnp.sqrt(inside), 1 / inside)
-    value = jnp.where(plain, squares, 2 * knee / shape * (power - 1))
-    bent = jnp.where(plain, jnp.ones_like(inside), power / inside)
-    return jnp.sum(weight * value), weight * bent
 
+    def plain():
+        return residual**2, jnp.ones_like(residual)
 
-def _products(columns: list[Array], weight: Array, residual: Array) -> tuple[Array, Array]:
-    """The weighted Gram matrix of the columns, and their products with the residual.
+    def absolute():
+        root = jnp.sqrt((residual / scale) ** 2 + 1)
+        return 2 * scale**2 * (root - 1), 1 / root
 
-    Sums rather than products of matrices: of thousands of small ones each would be a call.
-    """
-    p = len(columns)
-    rows = [weight * column for column in columns]
-    half = {(i, j): jnp.sum(rows[i] * columns[j]) for i in range(p) for j in range(i + 1)}
-    gram = jnp.stack([half[max(i, j), min(i, j)] for i in range(p) for j in range(p)])
-    return gram.reshape(p, p), jnp.stack([jnp.sum(row * residual) for row in rows])
+    def redescending():
+        fall = 1 / ((residual / scale) ** 2 / 4 + 1)
+        return 4 * scale**2 * (1 - fall), fall**2
+
+    return jax.lax.switch(shape, (plain, absolute, redescending))
 
 
 def _solve(matrix: Array, vector: Array) -> Array:
-    """Solve a positive definite system by elimination, unrolled over its few rows."""
-    p = vector.size
-    rows = jnp.concatenate([matrix, vector[:, None]], axis=1)
+    """Solve positive definite systems by elimination, all lanes at once."""
+    p = vector.shape[1]
+    rows = jnp.concatenate([matrix, vector[:, :, None]], axis=2)
     for k in range(p):
-        pivot = rows[k] / rows[k, k]
-        rows = rows - rows[:, k : k + 1] * pivot[None, :]
-        rows = rows.at[k].set(pivot)
-    return rows[:, p]
+        pivot = rows[:, k : k + 1] / rows[:, k : k + 1, k : k + 1]
+        rest = rows - rows[:, :, k : k + 1] * pivot
+        rows = jnp.where((np.arange(p) == k)[None, :, None], pivot, rest)
+    return rows[:, :, p]

@@ -6,6 +6,9 @@ its place and a value anywhere in the range of the data, and so is each paramete
 such messages, in nats, also compare fits with each other.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy.special import gammaln
 
@@ -35,6 +38,7 @@ def shortest(
     width: np.ndarray,
     least: float = 0.5,
     gaps: int = _GAPS,
+    student: Callable | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose the data that are wrong, in every lane.
 
@@ -55,6 +59,8 @@ def shortest(
         At least this share of the data is right.
     gaps : int
         So many of the largest gaps between sizes are candidates for the limit.
+    student : callable, optional
+        `student_lengths`, compiled.
 
     Returns
     -------
@@ -82,7 +88,13 @@ def shortest(
         each = max(_TOGETHER // (ordered.shape[1] * kept[:1, columns].size), 1)
         for first in range(0, len(group), each):
             some = group[first : first + each]
-            chosen, lengths = _chosen(ordered[some], kept[some, columns], n[lanes[some]], fitted)
+            chosen, lengths = _chosen(
+                ordered[some],
+                kept[some, columns],
+                n[lanes[some]],
+                fitted,
+                student_lengths if student is None else student,
+            )
             inside = np.arange(ordered.shape[1]) < chosen[:, None]
             right = np.zeros_like(inside)
             np.put_along_axis(right, order[some], inside, axis=1)
@@ -107,28 +119,43 @@ def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.n
     return np.concatenate([kept, n[:, None]], axis=1)
 
 
-def _chosen(ordered, kept, n, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(ordered, kept, n, fitted: int, student: Callable) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of right data among the candidates with the shortest messages."""
     squares = np.where(np.isfinite(ordered), ordered, 0.0) ** 2
-    inside = np.arange(ordered.shape[1]) < kept[:, :, None]
     freedom = kept - fitted
-    variance = np.sum(np.where(inside, squares[:, None], 0), axis=2) / freedom
+    variance = np.take_along_axis(np.cumsum(squares, axis=1), kept - 1, axis=1) / freedom
     gaussian = freedom * (np.log(2 * np.pi * variance) + 1) / 2
-    student = _student(squares[:, None], inside, kept, freedom, variance)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    length = np.minimum(gaussian, student) + _ODDS * wrong + places
+    lengths = student(squares, kept.astype(float), freedom.astype(float), variance)
+    length = np.minimum(gaussian, lengths) + _ODDS * wrong + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]
 
 
-def _student(squares, inside, kept, freedom, variance):
-    """Lengths of messages for right data under Student's distribution."""
+def student_lengths(squares: Any, kept: Any, freedom: Any, variance: Any, xp: Any = np) -> Any:
+    """Lengths of messages for right data under Student's distribution.
+
+    Parameters
+    ----------
+    squares : array of shape (lanes, data)
+        Of sizes in order.
+    kept, freedom, variance : arrays of shape (lanes, candidates)
+        How many data are right; that less the parameters; and their variance.
+    xp : module
+        NumPy or `jax.numpy`.
+
+    Returns
+    -------
+    array of shape (lanes, candidates)
+    """
+    inside = np.arange(squares.shape[1], dtype=float)[None, None] < kept[..., None]
+    squares = xp.where(inside, squares[:, None], 0.0)
     variance = variance * (_FREEDOM - 2) / _FREEDOM
     for _ in range(_STEPS):
         weighted = squares / (_FREEDOM + squares / variance[..., None])
-        variance = (_FREEDOM + 1) * np.sum(np.where(inside, weighted, 0), axis=-1) / freedom
-    tails = (_FREEDOM + 1) / 2 * np.log1p(squares / (_FREEDOM * variance[..., None]))
-    each = np.sum(np.where(inside, tails, 0), axis=-1) / kept
-    return freedom * (each - _TAIL + np.log(variance) / 2)
+        variance = (_FREEDOM + 1) * xp.sum(weighted, axis=-1) / freedom
+    tails = (_FREEDOM + 1) / 2 * xp.log1p(squares / (_FREEDOM * variance[..., None]))
+    each = xp.sum(tails, axis=-1) / kept
+    return freedom * (each - _TAIL + xp.log(variance) / 2)

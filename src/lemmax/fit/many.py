@@ -9,27 +9,23 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._checks import check_kind
+from .._checks import check_kind, check_real, check_whole
 from .._dtype import x64_context
 from ..losses import AbstractLoss, SquaredL2
 from ._batch import Batch, prepare_many
-from ._lanes import Curves, Model, State, descend
-from ._losses import ABSOLUTE, REDESCENDING, SQUARES, robust_scale
-from ._message import shortest
-from ._verdict import gain_needed
-from .result import as_outputs
+from ._lanes import Curves, Model
+from ._many_verdict import Verdicts, judge_many
+from ._pool import Pool, fit_pool
+from .api import fit
+from .result import Fit, as_outputs
 from .status import FitStatus
 
 # Memory for the Jacobians of the lanes that are fitted together, in numbers.
 _TOGETHER = 1 << 25
-# As for a single fit: residuals at the level of rounding errors, offsets that are 0, directions
-# that nothing sees (of squares), and ordinary residuals in scales.
-_EXACT, _FINAL, _ROUGH, _UNSEEN, _ORDINARY = 16.0, 1e-6, 1e-2, 1e-12, 3.5
-_BENDS = (6.0, 3.0)
-_FEW_WRONG, _DEGENERATE = 0.15, 1e-7
-_STEPS, _ROUGH_STEPS = 200, 24
-# Candidates for the limit between right and wrong data.
-_GAPS = 8
+
+
+# From the number of a curve, where it ended and options to its fit.
+Curve = Callable[[int, PyTree, dict], Fit]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,6 +49,8 @@ class ManyFits:
     freedom: np.ndarray
     """Right data less parameters."""
     seconds: float
+    task: Curve = dataclasses.field(repr=False)
+    """What was fitted, curve by curve."""
 
     @property
     def succeeded(self) -> np.ndarray:
@@ -62,6 +60,77 @@ class ManyFits:
     def status(self, curve: int) -> FitStatus:
         """The verdict on one curve."""
         return FitStatus(int(self.codes[curve]))
+
+    def one(self, curve: int, **options: Any) -> Fit:
+        """One curve fitted anew by `lemmax.fit`, from the start and from where it ended.
+
+        Parameters
+        ----------
+        curve : int
+            Its number.
+        **options
+            Of `lemmax.fit`, such as ``max_seconds``.
+
+        Returns
+        -------
+        Fit
+            With reasons, residuals, intervals and bands, and a search from more starts if need be.
+        """
+        check_whole(0, curve=curve)
+        if curve >= len(self.codes):
+            raise ValueError(f"There are {len(self.codes)} curves; got {curve}.")
+        ended = jax.tree.map(lambda leaf: leaf[curve], self.x)
+        return self.task(curve, ended, options)
+
+    def retry(self, max_seconds: float | None = None) -> "ManyFits":
+        """All curves that did not succeed, fitted anew by `one`.
+
+        Parameters
+        ----------
+        max_seconds : float, optional
+            After so many seconds the others stay as they are.
+
+        Returns
+        -------
+        ManyFits
+            With these in place of the former.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> t = np.linspace(0.0, 10.0, 50)
+        >>> y = np.sin(np.array([[1.0], [1.6]]) * t) + 0.01 * np.cos(99 * t)
+        >>> fits = lm.fit_many(lambda x: jnp.sin(x[0] * t), y, np.array([1.05]))
+        >>> fits.succeeded, fits.retry().succeeded
+        (array([ True, False]), array([ True,  True]))
+        """
+        began = time.perf_counter()
+        if max_seconds is not None:
+            check_real(0, max_seconds=max_seconds)
+        new = dataclasses.replace(
+            self,
+            x=jax.tree.map(np.copy, self.x),
+            standard_errors=jax.tree.map(np.copy, self.standard_errors),
+            covariance=self.covariance.copy(),
+            codes=self.codes.copy(),
+            wrong=jax.tree.map(np.copy, self.wrong),
+            noise=self.noise.copy(),
+            freedom=self.freedom.copy(),
+        )
+        for curve in np.flatnonzero(~self.succeeded):
+            left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
+            if left is not None and left <= 0:
+                break
+            fit = self.one(int(curve), max_seconds=left)
+            trees = (new.x, fit.x), (new.standard_errors, fit.standard_errors)
+            for whole, part in (*trees, (new.wrong, _masks(fit))):
+                jax.tree.map(lambda w, p, k=curve: w.__setitem__(k, p), whole, part)
+            new.covariance[curve], new.codes[curve] = fit.covariance, fit.status
+            new.noise[curve], new.freedom[curve] = fit.noise, fit.freedom
+        seconds = self.seconds + time.perf_counter() - began
+        return dataclasses.replace(new, seconds=seconds)
 
     def summary(self) -> str:
         """How many curves ended how, in a few lines."""
@@ -94,8 +163,8 @@ def fit_many(
     """Fit the same model to thousands of curves, in one program.
 
     Like `fit` for each of them, but from the given start alone: where a curve has several minima
-    and the start is far, `fit` finds more. Verdicts look neither at leverage nor at correlated
-    residuals, as those of `fit` do. Curves that are fitted leave the program.
+    and the start is far, `fit` finds more; `ManyFits.retry` has it fit those that did not succeed.
+    Curves that are fitted leave the program.
 
     Parameters
     ----------
@@ -152,164 +221,49 @@ def fit_many(
             for first in range(0, count, size)
         ]
     whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    return _as_fits(batch, *whole, seconds=time.perf_counter() - began)
+    several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    own = () if each is None else tuple(each) if isinstance(each, (tuple, list)) else (each,)
+
+    def curve(number: int, ended: PyTree, options: dict) -> Fit:
+        def part(tree: PyTree) -> PyTree:
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[number], tree)
+
+        begun = batch.task.layout.tree(batch.begun(number))
+        # The start itself, unless this has options of its own; where the lane ended comes next.
+        return fit(
+            model,
+            part(y),
+            begun,
+            args=(*several, *(part(leaf) for leaf in own)),
+            loss=loss,
+            sigma=sigma if sigma is None or np.ndim(sigma) == 0 else part(sigma),
+            bounds=bounds,
+            fixed=fixed,
+            **{"starts": [ended], **options},
+        )
+
+    seconds = time.perf_counter() - began
+    return _as_fits(batch, *whole, seconds=seconds, curve=curve)
 
 
-def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> tuple[np.ndarray, ...]:
-    """Parameters, covariances, codes, right data and noise of some curves."""
+def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
+    """Fit and judge some curves."""
     task = batch.task
-    model = Model(task.model, task.layout, task.base, task.args, task.box.low, task.box.high)
+    observed = batch.observed[lanes]
     curves = Curves(
-        np.where(batch.observed[lanes], batch.y[lanes], 0),
-        np.where(batch.observed[lanes], batch.inverse[lanes], 0),
+        np.where(observed, batch.y[lanes], 0),
+        None if batch.inverse is None else np.where(observed, batch.inverse[lanes], 0),
         jax.tree.map(lambda leaf: leaf[lanes], batch.each),
         batch.rounding[lanes],
     )
-    start, counts = batch.start[lanes], batch.observed[lanes]
-    p = start.shape[1]
-    one = np.ones(len(lanes))
-    plain = descend(
-        model, curves, start, counts.astype(float), SQUARES, one, tol=_FINAL, max_steps=_STEPS
-    )
-    keep = counts.copy()
-    length = _gaussian_length(plain.residual, keep, p, curves, batch.width[lanes])
-    if robust:
-        again = np.flatnonzero(_suspicious(model, curves, plain, counts))
-        for begun in (plain.x, start):
-            if not again.size:
-                break
-            width = batch.width[lanes[again]]
-            some = _robust(model, curves.of(again), begun[again], counts[again], width)
-            better = some[2] < length[again]
-            wholes = (*plain, keep, length)
-            for whole, part in zip(wholes, (*some[0], *some[1:]), strict=True):
-                whole[again[better]] = part[better]
-            # From the start itself only where least squares have led astray.
-            share = np.sum(keep[again], axis=1) / np.sum(counts[again], axis=1)
-            astray = ~plain.settled[again] | _degenerate(plain.gram[again])
-            again = again[astray | (share < 1 - _FEW_WRONG)]
-    return _judged(batch, lanes, plain, keep, length)
+    model = Model(task.model, task.layout, task.base, task.args, task.box.low, task.box.high)
+    pool = Pool(model, curves, observed, batch.width[lanes])
+    return judge_many(batch, lanes, pool, fit_pool(pool, batch.start[lanes], robust), robust)
 
 
-def _suspicious(model, curves, plain: State, counts) -> np.ndarray:
-    """Lanes whose least squares may have been led astray by wrong data."""
-    p = plain.x.shape[1]
-    scale = _scale(plain.residual, counts, p, curves.rounding)
-    after = descend(
-        model, curves, plain.x, counts.astype(float), ABSOLUTE, scale, tol=_ROUGH, max_steps=8
-    )
-    smaller = _scale(after.residual, counts, p, curves.rounding)
-    spread = np.sqrt(plain.value / np.maximum(np.sum(counts, axis=1) - p, 1))
-    far = np.max(np.abs(after.residual), axis=1) > _ORDINARY * smaller
-    return ~plain.settled | far | (spread > 2 * smaller) | ~np.isfinite(after.value)
-
-
-def _robust(model, curves, x, counts, width):
-    """Graduated losses, then least squares on what is right, until that no longer changes."""
-    p = x.shape[1]
-    weight = counts.astype(float)
-    state = descend(model, curves, x, weight, SQUARES, np.ones(len(x)), tol=np.inf, max_steps=1)
-    scale = _scale(state.residual, counts, p, curves.rounding)
-    for _ in range(3):
-        state = descend(
-            model, curves, state.x, weight, ABSOLUTE, scale, tol=_ROUGH, max_steps=_ROUGH_STEPS
-        )
-        scale = np.minimum(scale, _scale(state.residual, counts, p, curves.rounding))
-    for bend in _BENDS:
-        scale = _scale(state.residual, counts, p, curves.rounding)
-        state = descend(
-            model,
-            curves,
-            state.x,
-            weight,
-            REDESCENDING,
-            bend * scale,
-            tol=_ROUGH,
-            max_steps=_ROUGH_STEPS,
-        )
-    keep, length = _messages(state.residual, counts, p, curves.rounding, width)
-    for _ in range(4):
-        state = descend(
-            model, curves, state.x, keep.astype(float), SQUARES, scale, tol=_FINAL, max_steps=_STEPS
-        )
-        new, length = _messages(state.residual, counts, p, curves.rounding, width)
-        if np.array_equal(new, keep):
-            break
-        keep = new
-    return state, keep, length
-
-
-def _degenerate(gram: np.ndarray) -> np.ndarray:
-    """Lanes whose parameters have run to where the data hardly determine them."""
-    size = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), np.finfo(float).tiny))
-    scaled = gram / (size[:, :, None] * size[:, None, :])
-    fine = np.all(np.isfinite(scaled), axis=(1, 2))
-    values = np.linalg.eigvalsh(np.where(fine[:, None, None], scaled, 0))
-    return values[:, 0] <= _DEGENERATE * values[:, -1]
-
-
-def _scale(residual, counts, fitted: int, rounding) -> np.ndarray:
-    return np.maximum(robust_scale(residual, counts, fitted), _EXACT * rounding)
-
-
-def _messages(residual, counts, fitted: int, rounding, width):
-    """Which data are right, and the lengths of messages, lane by lane."""
-    scale = _scale(residual, counts, fitted, rounding)
-    sizes = np.maximum(np.abs(residual), _EXACT * rounding[:, None])
-    return shortest(sizes, counts, fitted, scale, width, gaps=_GAPS)
-
-
-def _gaussian_length(residual, keep, fitted: int, curves: Curves, width) -> np.ndarray:
-    """Lengths of messages without wrong data, all lanes at once."""
-    freedom = np.sum(keep, axis=1) - fitted
-    total = np.sum(
-        np.where(keep, np.maximum(residual**2, (_EXACT * curves.rounding[:, None]) ** 2), 0), axis=1
-    )
-    variance = total / np.maximum(freedom, 1) / width**2
-    length = freedom * (np.log(2 * np.pi * variance) + 1) / 2
-    return np.where((freedom > 0) & np.isfinite(length), length, np.inf)
-
-
-def _judged(batch: Batch, lanes, state: State, keep, length):
-    """Covariances and verdicts."""
-    p = state.x.shape[1]
-    kept = np.sum(keep, axis=1)
-    freedom = kept - p
-    total = np.sum(np.where(keep, state.residual, 0) ** 2, axis=1)
-    noise = np.sqrt(np.where(freedom > 0, total / np.maximum(freedom, 1), np.nan))
-    rounding = batch.rounding[lanes]
-    exact = noise <= 2 * _EXACT * rounding
-    norms = np.sqrt(np.diagonal(state.gram, axis1=1, axis2=2))
-    held = (state.x <= batch.task.box.low) | (state.x >= batch.task.box.high)
-    size = np.where((norms > 0) & ~held, norms, 1)
-    gram = state.gram / (size[:, :, None] * size[:, None, :])
-    free = ~held[:, :, None] & ~held[:, None, :]
-    gram = np.where(free, gram, 0) + np.where(held, 1.0, 0.0)[:, :, None] * np.eye(p)
-    gram = np.where(np.all(np.isfinite(gram), axis=(1, 2), keepdims=True), gram, np.eye(p))
-    values, vectors = np.linalg.eigh(gram)
-    clear = values > _UNSEEN * values[:, -1:]
-    inverse = np.where(clear, 1 / np.where(clear, values, 1), 0)
-    scaled = np.einsum("bik,bk,bjk->bij", vectors, inverse, vectors)
-    hidden = np.einsum("bik,bk->bi", vectors**2, ~clear)
-    unseen = ~held & ((hidden > 1e-6) | (norms == 0))
-    factor = np.maximum(noise, rounding)[:, None, None] ** 2
-    covariance = factor * scaled / (size[:, :, None] * size[:, None, :])
-    lost = unseen[:, :, None] | unseen[:, None, :]
-    covariance = np.where(lost, 0, covariance) + np.where(
-        unseen[:, :, None] & np.eye(p, dtype=bool), np.inf, 0
-    )
-    covariance = np.where(held[:, :, None] | held[:, None, :], np.nan, covariance)
-    codes = np.where(exact, FitStatus.EXACT, FitStatus.FITTED)
-    gain = batch.null[lanes] - length
-    codes = np.where(~exact & (gain < gain_needed(kept, p)), FitStatus.DOUBTFUL, codes)
-    codes = np.where(np.any(unseen, axis=1), FitStatus.NOT_IDENTIFIED, codes)
-    codes = np.where(freedom <= 0, FitStatus.DOUBTFUL, codes)
-    codes = np.where(~state.settled & ~exact, FitStatus.NOT_CONVERGED, codes)
-    codes = np.where(np.isfinite(length), codes, FitStatus.NOT_CONVERGED)
-    return state.x, covariance, codes, keep, noise
-
-
-def _as_fits(batch: Batch, x, covariance, codes, keep, noise, *, seconds: float) -> ManyFits:
+def _as_fits(
+    batch: Batch, x, covariance, codes, keep, noise, *, seconds: float, curve: Curve
+) -> ManyFits:
     task = batch.task
     structure, kinds = task.outputs
     count = len(x)
@@ -330,4 +284,12 @@ def _as_fits(batch: Batch, x, covariance, codes, keep, noise, *, seconds: float)
         noise=noise,
         freedom=np.sum(keep, axis=1) - x.shape[1],
         seconds=seconds,
+        task=curve,
     )
+
+
+def _masks(fit: Fit) -> PyTree:
+    """Which data of one curve are wrong, like y."""
+    structure, kinds = fit.task.outputs
+    wrong = (fit.task.observed & ~fit.right).astype(float)
+    return jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))

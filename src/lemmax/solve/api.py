@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from .._checks import as_whole, check_kind, check_positive, check_real, check_whole, describe
 from .._dtype import (
@@ -23,9 +23,11 @@ from .._dtype import (
 )
 from .._tree import is_traced
 from .._typing import Parameters
+from ..gradients import AbstractGradient, Implicit
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import SolveError, Status
+from ._implicit import differentiable, opened
 from .loop import Carry, Metrics, Plan, advance, start, visit
 from .progress import no_progress_bar, progress_bar
 from .result import Result
@@ -38,6 +40,12 @@ _CHUNK_SECONDS = 0.25
 _start = eqx.filter_jit(start)
 _advance = eqx.filter_jit(advance)
 _visit = eqx.filter_jit(visit)
+
+
+@eqx.filter_jit
+def _whole(plan: Plan, x0: Parameters, max_steps: int) -> Carry:
+    """A run without a look from outside; compiled once, also if it is differentiated eagerly."""
+    return advance(plan, start(plan, x0, max_steps + 1), as_limit(max_steps + 1))
 
 
 class Snapshot(NamedTuple):
@@ -66,6 +74,7 @@ def solve(
     progress: bool = False,
     stopping: Stopping | None = None,
     throw: bool = False,
+    gradient: AbstractGradient | None = None,
 ) -> Result:
     """Minimise a composite objective from a starting point.
 
@@ -98,6 +107,9 @@ def solve(
         Window, step and divergence tests.
     throw : bool
         Raise `SolveError` unless the run succeeded, instead of returning its status.
+    gradient : lemmax.gradients.AbstractGradient, optional
+        What `jax.grad`, `jax.jacrev` and `jax.jvp` find: the derivative of the solution
+        (`lemmax.gradients.Implicit`, if not given), or none (`lemmax.gradients.NoGradient`).
 
     Returns
     -------
@@ -121,6 +133,9 @@ def solve(
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
     metrics, max_steps = dict(metrics or {}), as_whole(max_steps)
+    if gradient is not None:
+        check_kind("gradient", gradient, AbstractGradient, "one of lm.gradients")
+    problem = opened(problem, x0)
     if is_traced((problem, method, x0, metrics, tol, stopping)):
         if callback is not None or progress or throw:
             raise ValueError(
@@ -133,8 +148,7 @@ def solve(
                 "jax.config.update('jax_enable_x64', True), or give float32 arrays."
             )
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
-        carry = advance(plan, start(plan, x0, max_steps + 1), as_limit(max_steps + 1))
-        return make_result(plan, carry, float("nan"), float("nan"))
+        return _traced(plan, x0, max_steps, Implicit() if gradient is None else gradient)
 
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
@@ -158,6 +172,41 @@ def solve(
     if throw and not result.status.succeeded:
         raise SolveError(result.status, result)
     return result
+
+
+def _traced(plan: Plan, x0: Parameters, max_steps: int, gradient: AbstractGradient) -> Result:
+    """A run inside of ``jit``, ``vmap`` or ``grad``."""
+
+    def run(problem: Composite, rest: PyTree) -> tuple:
+        plan, x0 = rest
+        plan = eqx.tree_at(lambda p: p.problem, plan, problem, is_leaf=lambda leaf: leaf is None)
+        carry = _whole(plan, x0, max_steps)
+        ended = carry.state
+        others = ended.step, ended.evaluated_x, carry.trace
+        return ended.best_x, ended.best_value, ended.status, others
+
+    rest = eqx.tree_at(lambda p: p.problem, plan, None), x0
+    if isinstance(gradient, Implicit):
+        x, value, code, others = differentiable(run, plan.problem, rest, gradient)
+        point = plan.problem.map(x)
+    else:
+        constant = jax.lax.stop_gradient(eqx.filter((plan.problem, rest), eqx.is_array))
+        x, value, code, others = run(
+            *eqx.combine(constant, eqx.filter((plan.problem, rest), eqx.is_array, inverse=True))
+        )
+        point = jax.tree.map(jax.lax.stop_gradient, plan.problem.map(x))
+    steps, last_x, trace = others
+    return Result(
+        x=x,
+        point=point,
+        value=value,
+        steps=steps,
+        last_x=last_x,
+        trace=trace,
+        code=code,
+        seconds=float("nan"),
+        compile_seconds=float("nan"),
+    )
 
 
 def iterate(
@@ -190,6 +239,11 @@ def iterate(
     3 [2.00060976] 0.0024
     """
     check_arguments(problem, method, max_steps, 0.0, 1)
+    if is_traced((problem, method, x0)):
+        raise ValueError(
+            "iterate steps from Python: call it outside of jit, vmap and grad, or lm.solve inside "
+            "of them."
+        )
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
         plan, x0 = make_plan(problem, method, x0, {}, None, 0.0, max_steps)

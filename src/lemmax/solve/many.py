@@ -121,7 +121,10 @@ def solve_many(
     check_real(0, memory=memory)
     check_positive(every=every)
     if is_traced(runs):
-        raise ValueError("solve_many compiles by itself: call it outside of jit and vmap.")
+        raise ValueError(
+            "solve_many compiles by itself: call it outside of jit, vmap and grad, or lm.solve "
+            "inside of them."
+        )
     x0s = [run.x0 for run in runs]
     problems = [run.problem for run in runs]
     gives_numpy = needs_local_x64(problems, x0s) or all(is_numpy(x0) for x0 in x0s)
