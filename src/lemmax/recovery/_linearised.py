@@ -26,7 +26,8 @@ from ..init import random_starts
 from ..losses import L1, AbstractLoss, Huber
 from ..maps import AbstractMap, Composed
 from ..methods import lmm
-from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
+from ..methods._measured import measured_jacobian
+from ..methods._prox_linear import Promise, ProxLinear
 from ..methods.steps import BulkPolyak
 from ..operators import Entries, Identity
 from ..points import DensePoint
