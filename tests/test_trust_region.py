@@ -11,6 +11,8 @@ from jax.flatten_util import ravel_pytree
 import lemmax as lm
 from lemmax.experiments.instances import psd_sensing
 
+from .cases.maps import MAPS
+
 T = np.linspace(0.0, 3.0, 30)
 JACOBIANS = {
     "dense": lm.jacobians.Dense(),
@@ -208,3 +210,31 @@ def test_what_it_is_not_for_is_refused_with_a_sentence():
         lm.solve_many([lm.Run(problem(), sparse, START)])
     with pytest.raises(ValueError, match="shapes of the parameters"):
         lm.solve(problem(), lm.methods.trust_region(bounds=(0.0, 1.0)), START)
+
+
+@pytest.mark.parametrize(
+    "case", {type(case.map): case for case in MAPS}.values(), ids=lambda case: case.name
+)
+def test_products_and_the_matrix_are_the_same_linearisation_of_every_map(case):
+    """With exact inner iterations both find the minimum of the linearised problem."""
+    x = jax.tree.map(jnp.asarray, case.x)
+    flat_x, unravel = ravel_pytree(x)
+    rng = np.random.default_rng(0)
+    data = jax.tree.map(
+        lambda leaf: leaf + jnp.asarray(rng.standard_normal(leaf.shape)), case.map(x).dense()
+    )
+    fitted = lm.Composite(lm.losses.SquaredL2(), case.map, data)
+    vector = jnp.ravel(fitted.evaluate(x).residual)
+    ones = jnp.ones_like(vector), jnp.ones_like(flat_x)
+    at = lm.jacobians.Linearised(fitted, unravel, flat_x, vector, *ones)
+    norms, taken = jnp.zeros_like(flat_x), jnp.asarray(True)
+    found = []
+    for kind in (lm.jacobians.Dense(), lm.jacobians.Products(tol=1e-9)):
+        kept, scale = kind.linearise(at, norms, kind.begin(fitted, x, vector.size), taken)
+        step = kind.step(at, scale, kept, jnp.asarray(1e12))
+        np.testing.assert_allclose(
+            kind.decrease(at, scale, kept, step.change), step.decrease, rtol=1e-9
+        )
+        found.append(step)
+    np.testing.assert_allclose(found[1].decrease, found[0].decrease, rtol=1e-9)
+    np.testing.assert_allclose(found[1].part, found[0].part, rtol=1e-9)

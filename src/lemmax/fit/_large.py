@@ -138,7 +138,7 @@ def _verdict(
     factor = max(noise, setting.rounding) ** 2
     offset = information.offset(residual)
     exact = freedom > 0 and noise <= _EXACT * setting.rounding
-    minimum = best.ended.settled or offset * np.sqrt(max(freedom, 1) / p) <= _OFFSET
+    minimum = best.ended.settled or bool(offset * np.sqrt(max(freedom, 1) / p) <= _OFFSET)
     objections, status = _objections(
         task, setting, best, information, exact, minimum, freedom, offset
     )

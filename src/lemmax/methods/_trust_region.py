@@ -22,8 +22,8 @@ from .scope import SCOPES, Scope
 # Moré's constants, which every implementation uses: a step is taken if it brings this much of the
 # predicted decrease; the trust region shrinks below and grows above these.
 _ACCEPTED, _POOR, _GOOD = 1e-4, 0.25, 0.75
-# So many steps in a row that leave more than this of the offset bring nothing any more, if it is
-# within so many times what rounding errors hide.
+# So many steps in a row that leave more than this of offset and value bring nothing any more, if
+# the offset is within so many times what rounding errors hide.
 _PATIENCE, _SLOW, _NEAR = 4, 0.95, 1e3
 
 
@@ -153,7 +153,9 @@ class TrustRegion(AbstractMethod):
             decrease = jacobian.decrease(at, norms, kept, change)
         offset = jnp.where(whole > 0, step.part / jnp.where(whole > 0, whole, 1), 0)
         offset = jnp.where(taken, offset, state.offset)
-        slow = jnp.where(taken, offset > _SLOW * before.offset, tiny)
+        # Of exact data the offset stays, and the value falls.
+        level = (offset > _SLOW * before.offset) & (state.value > _SLOW * before.value)
+        slow = jnp.where(taken, level, tiny)
         stale = jnp.where(slow, state.stale + 1, jnp.where(taken, 0, state.stale))
         hidden = 8 * state.blur
         vanished = (offset <= hidden) | ((stale >= _PATIENCE) & (offset <= _NEAR * hidden))
