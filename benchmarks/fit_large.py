@@ -71,22 +71,22 @@ def field(size: int, seed: int) -> Case:
 
 
 def _curves(u: Any, t: Any) -> Any:
-    own = u[:-2].reshape(2, -1)
+    own = jnp.exp(u[:-2].reshape(2, -1))
     return (own[0][:, None] * jnp.exp(-own[1][:, None] * t) + u[-2] + u[-1] * t).ravel()
 
 
 def curves(size: int, seed: int) -> Case:
-    """Decays with heights and rates of their own, and a baseline that all share."""
+    """Decays with heights and rates of their own (as logarithms), and a baseline that all share."""
     rng = np.random.default_rng(seed)
     t = np.linspace(0.0, 3.0, 20)
-    true = np.concatenate([rng.uniform(1, 2, size), rng.uniform(0.5, 2, size), [0.3, 0.1]])
+    own = np.log(np.concatenate([rng.uniform(1, 2, size), rng.uniform(0.5, 2, size)]))
+    true = np.concatenate([own, [0.3, 0.1]])
     with jax.enable_x64(True):
         clean = np.asarray(_curves(jnp.asarray(true), jnp.asarray(t)))
     y = clean + 0.02 * rng.standard_normal(clean.size)
     wrong = rng.random(clean.size) < 0.05
     y[wrong] += rng.choice([-3.0, 3.0], int(wrong.sum()))
-    start = np.concatenate([np.ones(2 * size), np.zeros(2)])
-    return Case(_curves, (t,), y, start, clean, wrong, np.full(clean.size, 0.02))
+    return Case(_curves, (t,), y, np.zeros(2 * size + 2), clean, wrong, np.full(clean.size, 0.02))
 
 
 def _net(u: Any, x: Any) -> Any:
@@ -159,8 +159,8 @@ def scipy_least_squares(case: Case, sparse: bool) -> tuple[np.ndarray, str]:
             def jacobian(u: np.ndarray) -> Any:
                 return scipy.sparse.linalg.LinearOperator(
                     (len(case.y), u.size),
-                    matvec=lambda v: np.asarray(push(u, np.ravel(v))),
-                    rmatvec=lambda w: np.asarray(pull(u, np.ravel(w))),
+                    matvec=lambda v: np.asarray(push(u, np.ravel(v).astype(float))),
+                    rmatvec=lambda w: np.asarray(pull(u, np.ravel(w).astype(float))),
                     dtype=float,
                 )
 

@@ -1,5 +1,6 @@
 """Fits of many parameters: stages as in `_refine`, from one start, without a dense Jacobian."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from ._large_problem import Descent, LargeProblem
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import Stopped, correlation
+from ._search import AGREE, Stopped, correlation
 from ._steps import Ended
 from ._verdict import Verdict, gain_needed, null_length
 from .status import FitStatus
@@ -67,28 +68,49 @@ def fit_large(
     return _verdict(task, setting, problem, best, interrupted)
 
 
-def _stages(setting: Setting, problem: LargeProblem, begun: Fitted):
-    """Better and better fits."""
+def _stages(setting: Setting, problem: LargeProblem, begun: Fitted) -> Iterator[Fitted]:
+    """Better and better fits: least squares, then robust ones if there is something to look for."""
     p, counts = len(begun.ended.x), setting.counts
-    plain = problem.descend(begun.ended.x, counts, SQUARES, 1.0, _FINAL)
-    best = _judged(setting, plain, p)
-    yield best
-    if not setting.robust or _nothing_to_look_for(setting, best):
+    rough = _ROUGH if setting.robust else _FINAL
+    plain = _judged(setting, problem.descend(begun.ended.x, counts, SQUARES, 1.0, rough), p)
+    yield plain
+    if not setting.robust:
         return
-    ended, scale = plain, _scale(setting, plain.residual, p)
+    if _nothing_to_look_for(setting, plain):
+        plain = _settled(setting, problem, plain, p)
+        yield plain
+        if _nothing_to_look_for(setting, plain):
+            return
+    # Wrong data may have led least squares astray: what bears them begins where they began.
+    best = plain
+    for begin in (begun, plain):
+        found = _settled(setting, problem, _robust(setting, problem, begin.ended, p), p)
+        best = _better(best, found)
+        # Least squares that tell the data as shortly, though they are rough, may be right.
+        if begin is begun and plain.ended.settled and plain.length <= found.length + AGREE:
+            best = _better(best, _settled(setting, problem, plain, p))
+        yield best
+        if best.ended.settled:
+            return
+
+
+def _better(one: Fitted, other: Fitted) -> Fitted:
+    """A minimum rather than none, then the shorter message."""
+    return min(one, other, key=lambda fit: (not fit.ended.settled, fit.length))
+
+
+def _robust(setting: Setting, problem: LargeProblem, ended: Descent, p: int) -> Fitted:
+    """Absolute values at a scale that falls with the residuals, then redescending losses."""
+    scale = _scale(setting, ended.residual, p)
     for _ in range(_ROUNDS):
-        ended = problem.descend(ended.x, counts, ABSOLUTE, scale, _ROUGH)
+        ended = problem.descend(ended.x, setting.counts, ABSOLUTE, scale, _ROUGH)
         before, scale = scale, min(_scale(setting, ended.residual, p), scale)
         if scale >= _STABLE * before:
             break
     for bend in _BENDS:
         scale = _scale(setting, ended.residual, p)
-        ended = problem.descend(ended.x, counts, REDESCENDING, bend * scale, _ROUGH)
-    for begin in (ended, plain):
-        found = _settled(setting, problem, _judged(setting, begin, p), p)
-        if found.length < best.length or not best.ended.settled:
-            best = found
-        yield best
+        ended = problem.descend(ended.x, setting.counts, REDESCENDING, bend * scale, _ROUGH)
+    return _judged(setting, ended, p)
 
 
 def _settled(setting: Setting, problem: LargeProblem, found: Fitted, p: int) -> Fitted:
