@@ -49,7 +49,7 @@ def _field(u: Any, i: Any, j: Any, a: Any, b: Any) -> Any:
     return jnp.concatenate([value, *rough])
 
 
-def field(size: int, seed: int) -> Case:
+def field(size: int, seed: int, share: float) -> Case:
     """A smooth field on a grid of size x size, seen at ten random places per point of the grid."""
     rng = np.random.default_rng(seed)
     count = 10 * size * size
@@ -64,7 +64,7 @@ def field(size: int, seed: int) -> Case:
     y[:count] += 0.1 * rng.standard_normal(count)
     y[count:] = 0.0
     wrong = np.zeros(len(y), bool)
-    wrong[rng.choice(count, count // 20, replace=False)] = True
+    wrong[rng.choice(count, round(share * count), replace=False)] = True
     y[wrong] += rng.choice([-5.0, 5.0], int(wrong.sum()))
     sigma = np.where(np.arange(len(y)) < count, 0.1, 6.0 / size)
     return Case(_field, args, y, np.zeros(size * size), clean[:count], wrong, sigma)
@@ -75,7 +75,7 @@ def _curves(u: Any, t: Any) -> Any:
     return (own[0][:, None] * jnp.exp(-own[1][:, None] * t) + u[-2] + u[-1] * t).ravel()
 
 
-def curves(size: int, seed: int) -> Case:
+def curves(size: int, seed: int, share: float) -> Case:
     """Decays with heights and rates of their own (as logarithms), and a baseline that all share."""
     rng = np.random.default_rng(seed)
     t = np.linspace(0.0, 3.0, 20)
@@ -84,7 +84,7 @@ def curves(size: int, seed: int) -> Case:
     with jax.enable_x64(True):
         clean = np.asarray(_curves(jnp.asarray(true), jnp.asarray(t)))
     y = clean + 0.02 * rng.standard_normal(clean.size)
-    wrong = rng.random(clean.size) < 0.05
+    wrong = rng.random(clean.size) < share
     y[wrong] += rng.choice([-3.0, 3.0], int(wrong.sum()))
     return Case(_curves, (t,), y, np.zeros(2 * size + 2), clean, wrong, np.full(clean.size, 0.02))
 
@@ -99,13 +99,13 @@ def _net(u: Any, x: Any) -> Any:
     return jnp.tanh(x @ first + bias[None, :]) @ last + u[-1]
 
 
-def net(size: int, seed: int) -> Case:
+def net(size: int, seed: int, share: float) -> Case:
     """A neural net of one hidden layer on a surface, a thousand data per unit of the layer."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (1000 * size, 2))
     clean = np.sin(4 * x[:, 0]) * np.cos(3 * x[:, 1]) + x[:, 0] * x[:, 1]
     y = clean + 0.05 * rng.standard_normal(len(x))
-    wrong = rng.random(len(x)) < 0.05
+    wrong = rng.random(len(x)) < share
     y[wrong] += rng.choice([-5.0, 5.0], int(wrong.sum()))
     start = np.concatenate(
         [2 * rng.standard_normal(3 * size), rng.standard_normal(size + 1) / size]
@@ -224,11 +224,12 @@ def main() -> int:
     parser.add_argument("what", choices=CASES)
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wrong", type=float, default=0.05, help="share of wrong data")
     parser.add_argument("--programs", nargs="*", default=["lemmax Products"], choices=PROGRAMS)
     parser.add_argument("--one", help="run this one here, and print JSON")
     parser.add_argument("--most", type=float, default=600, help="seconds for each program")
     chosen = parser.parse_args()
-    case = CASES[chosen.what](chosen.size, chosen.seed)
+    case = CASES[chosen.what](chosen.size, chosen.seed, chosen.wrong)
     if chosen.one:
         print(json.dumps(run(case, chosen.one)))
         return 0
@@ -236,7 +237,8 @@ def main() -> int:
     print(f"{chosen.what}: {n} data, {p} parameters, dense Jacobian {8e-6 * n * p:.0f} MB")
     for name in chosen.programs:
         command = [sys.executable, "-m", "benchmarks.fit_large", chosen.what]
-        command += ["--size", str(chosen.size), "--seed", str(chosen.seed), "--one", name]
+        command += ["--size", str(chosen.size), "--seed", str(chosen.seed)]
+        command += ["--wrong", str(chosen.wrong), "--one", name]
         try:
             out = subprocess.run(command, capture_output=True, text=True, timeout=chosen.most)
             row = json.loads(out.stdout.splitlines()[-1]) if out.returncode == 0 else None

@@ -19,8 +19,9 @@ from .status import FitStatus
 
 # The redescending loss bends at these multiples of the scale, one after the other.
 _BENDS = (6.0, 3.0, 3.0)
-# Offsets that are small enough on the way, and at the end.
-_ROUGH, _FINAL = 1e-2, 1e-8
+# The offset that is small enough on the way; at the end parameters are off by no more than this
+# part of their standard errors.
+_ROUGH, _FINAL = 1e-2, 1e-5
 # The scale, and which data are right, are estimated at most so often; a scale that falls by less
 # than this is found.
 _ROUNDS, _STABLE = 6, 0.8
@@ -71,7 +72,7 @@ def fit_large(
 def _stages(setting: Setting, problem: LargeProblem, begun: Fitted) -> Iterator[Fitted]:
     """Better and better fits: least squares, then robust ones if there is something to look for."""
     p, counts = len(begun.ended.x), setting.counts
-    rough = _ROUGH if setting.robust else _FINAL
+    rough = _ROUGH if setting.robust else _final(setting, p)
     plain = _judged(setting, problem.descend(begun.ended.x, counts, SQUARES, 1.0, rough), p)
     yield plain
     if not setting.robust:
@@ -81,8 +82,9 @@ def _stages(setting: Setting, problem: LargeProblem, begun: Fitted) -> Iterator[
         yield plain
         if _nothing_to_look_for(setting, plain):
             return
-    # Wrong data may have led least squares astray: what bears them begins where they began.
-    best = plain
+    # Wrong data may have led least squares astray: what bears them begins where they began. Rough
+    # fits may tell the data shorter than accurate ones, by a little: these alone are compared.
+    best = None
     for begin in (begun, plain):
         found = _settled(setting, problem, _robust(setting, problem, begin.ended, p), p)
         best = _better(best, found)
@@ -94,9 +96,9 @@ def _stages(setting: Setting, problem: LargeProblem, begun: Fitted) -> Iterator[
             return
 
 
-def _better(one: Fitted, other: Fitted) -> Fitted:
+def _better(one: Fitted | None, other: Fitted) -> Fitted:
     """A minimum rather than none, then the shorter message."""
-    return min(one, other, key=lambda fit: (not fit.ended.settled, fit.length))
+    return min(one or other, other, key=lambda fit: (not fit.ended.settled, fit.length))
 
 
 def _robust(setting: Setting, problem: LargeProblem, ended: Descent, p: int) -> Fitted:
@@ -117,11 +119,17 @@ def _settled(setting: Setting, problem: LargeProblem, found: Fitted, p: int) -> 
     """Least squares on the data that are right, until these no longer change."""
     for _ in range(_ROUNDS):
         weight = found.keep.astype(float)
-        ended = problem.descend(found.ended.x, weight, SQUARES, 1.0, _FINAL)
+        ended = problem.descend(found.ended.x, weight, SQUARES, 1.0, _final(setting, p))
         before, found = found.keep, _judged(setting, ended, p)
         if np.array_equal(before, found.keep):
             break
     return found
+
+
+def _final(setting: Setting, p: int) -> float:
+    """The offset at which parameters are as close to the minimum as is asked for."""
+    freedom = max(float(np.sum(setting.counts > 0)) - p, 1.0)
+    return min(_FINAL * np.sqrt(p / freedom), _FINAL)
 
 
 def _nothing_to_look_for(setting: Setting, plain: Fitted) -> bool:
