@@ -194,7 +194,7 @@ class Fit:
         >>> y = np.array([1.1, 2.9, 5.1, 6.9, 9.1])
         >>> fitted = lm.fit(lambda x: x["a"] + x["b"] * t, y, {"a": 1.0, "b": 1.0})
         >>> print(fitted.standard_error_of(lambda x: x["a"] / x["b"]).round(3))
-        0.057
+        0.058
         """
         task = self.task
         flat = _flat(self.x)
