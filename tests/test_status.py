@@ -72,6 +72,11 @@ def reach_failed_linear_solve():
     return lm.solve(problem, method, jnp.zeros(20))
 
 
+def reach_stationary_point():
+    problem = square([1.0, 2.0])
+    return lm.solve(problem, lm.methods.trust_region(), jnp.array([0.5, 2.0]))
+
+
 def reach_interruption():
     return solve(sensing(), callback=lambda snapshot: True, every=4)
 
@@ -86,6 +91,7 @@ CASES = {
     reach_divergence: lm.Status.DIVERGED,
     reach_non_finite_values: lm.Status.NON_FINITE,
     reach_failed_linear_solve: lm.Status.LINEAR_SOLVE_FAILED,
+    reach_stationary_point: lm.Status.STATIONARY,
     reach_interruption: lm.Status.INTERRUPTED,
 }
 

@@ -17,6 +17,7 @@ from .fit import ManyFits as ManyFits
 from .fit import fit as fit
 from .fit import fit_many as fit_many
 from .methods import damping as damping
+from .methods import jacobians as jacobians
 from .methods import steps as steps
 from .problem import Composite as Composite
 from .problem import Evaluation as Evaluation

@@ -50,6 +50,9 @@ def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
 thin_qr = one_by_one(lambda a: jnp.linalg.qr(a))
 """``a = Q R`` with as many columns in Q as in a."""
 
+upper_factor = one_by_one(lambda a: jnp.linalg.qr(a, mode="r"))
+"""R of ``a = Q R`` alone."""
+
 cholesky = one_by_one(lambda a: jnp.linalg.cholesky(a))
 """The lower triangular factor."""
 

@@ -77,6 +77,20 @@ class AbstractLoss(eqx.Module):
     def constants(self, size: int) -> LossConstants:
         """Growth constants for a residual of that many entries."""
 
+    def weight(self, residual: Array) -> Array:
+        """The weights under which half of the squared residuals has the slope of the loss.
+
+        ``weight(r) * r`` is the subgradient, and ``weight(r) * (u - r)**2 / 2`` bounds what the
+        loss of u exceeds its tangent by: that is what reweighted least squares rest on. A loss with
+        a kink has none, since its weights would be infinite there.
+        """
+        raise TypeError(f"{type(self).__name__} has a kink, and no weights of residuals.")
+
+    @property
+    def reweightable(self) -> bool:
+        """Whether it has weights of residuals, see `weight`."""
+        return type(self).weight is not AbstractLoss.weight
+
     @property
     def robust(self) -> bool:
         """Whether a minimiser bears some gross errors: not where the largest residuals rule."""
@@ -166,6 +180,11 @@ class L2(AbstractLoss):
         norm = self.value(residual)
         return jnp.where(norm > 0, self._weighted(residual) / jnp.where(norm > 0, norm, 1), 0)
 
+    def weight(self, residual: Array) -> Array:
+        """One divided by the norm, times the weights; 0 at 0."""
+        norm = self.value(residual)
+        return jnp.where(norm > 0, self._weight(residual) / jnp.where(norm > 0, norm, 1), 0)
+
     def prox(self, residual: Array, step: RealLike) -> Array:
         """Shrink towards 0; with weights, by the root of a scalar equation."""
         weight = self._weight(residual)
@@ -228,6 +247,10 @@ class SquaredL2(AbstractLoss):
         """Weighted residual."""
         return self._weighted(residual)
 
+    def weight(self, residual: Array) -> Array:
+        """The weights themselves, whatever the residual."""
+        return self._weight(residual)
+
     def prox(self, residual: Array, step: RealLike) -> Array:
         """Shrink every entry by a factor."""
         return residual / (1 + step * self._weight(residual))
@@ -273,6 +296,11 @@ class Huber(AbstractLoss):
     def subgradient(self, residual: Array) -> Array:
         """The residual, clipped."""
         return self._weighted(jnp.clip(residual, -self.threshold, self.threshold))
+
+    def weight(self, residual: Array) -> Array:
+        """1 up to the threshold, then falling as one divided by the residual."""
+        size = jnp.maximum(jnp.abs(residual), self.threshold)
+        return self._weighted(jnp.asarray(self.threshold) / size)
 
     def prox(self, residual: Array, step: RealLike) -> Array:
         """Divide the small entries, shift the large ones."""

@@ -27,6 +27,7 @@ class Status(enum.IntEnum):
     NON_FINITE = 7
     LINEAR_SOLVE_FAILED = 8
     INTERRUPTED = 9
+    STATIONARY = 10
 
     @property
     def message(self) -> str:
@@ -36,7 +37,7 @@ class Status(enum.IntEnum):
     @property
     def succeeded(self) -> bool:
         """Whether the run ended because the requested accuracy was reached."""
-        return self in (Status.TARGET_REACHED, Status.CONVERGED)
+        return self in (Status.TARGET_REACHED, Status.CONVERGED, Status.STATIONARY)
 
 
 _MESSAGES = {
@@ -76,6 +77,10 @@ _MESSAGES = {
     Status.LINEAR_SOLVE_FAILED: (
         "The damped linear system could not be solved. Use more damping, or allow the linear "
         "solver more steps. The best point seen is returned."
+    ),
+    Status.STATIONARY: (
+        "The residual is orthogonal, up to tol or rounding errors, to all that the parameters can "
+        "change: a stationary point. Another start may lead to a lower one."
     ),
     Status.INTERRUPTED: "The run was stopped by the user or the callback; this is what it had.",
 }

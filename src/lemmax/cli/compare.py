@@ -41,6 +41,7 @@ _SHORT = {
     "NON_FINITE": "NaN",
     "LINEAR_SOLVE_FAILED": "failed",
     "INTERRUPTED": "stopped",
+    "STATIONARY": "stationary",
 }
 # What a shell reports for a program that Ctrl-C ended.
 _INTERRUPTED = 130

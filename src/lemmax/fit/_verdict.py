@@ -47,6 +47,10 @@ class Verdict(NamedTuple):
     unseen: np.ndarray
     """Which free parameters the data do not determine."""
     at_bound: np.ndarray
+    errors: np.ndarray | None = None
+    """Standard errors of the free parameters, where the covariance is not known."""
+    information: Any = None
+    """What tells the variance of a combination of many parameters."""
 
 
 def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool) -> Verdict:

@@ -12,9 +12,11 @@ from .._checks import check_kind, check_real, check_whole
 from .._dtype import x64_context, x64_is_on
 from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
+from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
 from ..solve.progress import no_progress_bar, progress_bar
 from ._data import Task, prepare, start_like
 from ._gradients import differentiable
+from ._large import fit_large
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
@@ -35,6 +37,7 @@ def fit(
     bounds: Any = None,
     fixed: Any = None,
     starts: int | Iterable[PyTree] = _STARTS,
+    jacobian: AbstractJacobian | None = None,
     max_seconds: float | None = None,
     progress: bool = False,
 ) -> Fit:
@@ -69,6 +72,10 @@ def fit(
     starts : int, or several pytrees
         How many variations of the start to look at, at most, if the first fits do not convince; or
         further starts to begin with.
+    jacobian : AbstractJacobian, optional
+        One of ``lm.jacobians``: ``Dense()``, or for many parameters ``Products()`` or ``Sparse()``,
+        which fit from the given start alone. If not given, ``Dense()`` where the matrix of data x
+        parameters takes at most 30 MB, else ``Products()``. See docs/fit.md, "Large models".
     max_seconds : float, optional
         After so many seconds the search ends with what it has.
     progress : bool
@@ -109,15 +116,21 @@ def fit(
         check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust")
         if loss.weights is not None:
             raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
+    if jacobian is not None:
+        check_kind("jacobian", jacobian, AbstractJacobian, "one of lm.jacobians")
     if is_traced((y, start, args, sigma, bounds)):
         return _traced(model, y, start, args, sigma, loss, bounds, fixed, starts)
     with x64_context():
         task = prepare(model, y, start, args, sigma, bounds, fixed)
         tries, others = _starts(starts, task)
+        jacobian = chosen_jacobian(jacobian, len(task.y), len(task.start))
         ends = None if max_seconds is None else began + max_seconds
         bar = progress_bar("fit", _STARTS) if progress else no_progress_bar()
         with bar as report:
             setting = _setting(task, ends, loss is None)
+            if not isinstance(jacobian, Dense):
+                found, verdict = fit_large(task, setting, jacobian)
+                return as_fit(task, found, verdict, 1, time.perf_counter() - began)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 search = Search(setting, task.start, others, tries)
                 if search.hopeless:
@@ -207,7 +220,8 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
     structure, kinds = task.outputs
     layout = task.layout
     x = layout.fill(task.base, found.ended.x[0])
-    errors = layout.fill(np.zeros_like(task.base), np.sqrt(np.diag(verdict.covariance)))
+    errors = np.sqrt(np.diag(verdict.covariance)) if verdict.errors is None else verdict.errors
+    errors = layout.fill(np.zeros_like(task.base), errors)
     residual = np.full(task.observed.size, np.nan)
     residual[task.observed] = found.ended.residual[0] * task.units
     wrong = np.zeros(task.observed.size)
@@ -234,6 +248,7 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
         seconds=seconds,
         right=right,
         task=task,
+        information=verdict.information,
     )
 
 

@@ -1,9 +1,11 @@
 """What `lemmax.fit` hands over: parameters with their errors, and what is known about them."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 from scipy.special import stdtrit
@@ -13,6 +15,9 @@ from .._dtype import x64_context
 from ._data import Task, arguments
 from ._program import compiled
 from .status import FitStatus
+
+# So many parameters are listed in a summary.
+_LISTED = 100
 
 
 class Interval(NamedTuple):
@@ -45,7 +50,8 @@ class Fit:
     """Like the start: infinite where the data do not determine a parameter, NaN at a bound, 0 where
     it was fixed."""
     covariance: np.ndarray
-    """Of the parameters that were fitted, in the order of `names`."""
+    """Of the parameters that were fitted, in the order of `names`; of shape (0, 0) where these are
+    too many for such a matrix."""
     names: tuple[str, ...]
     """Of the parameters that were fitted."""
     status: FitStatus
@@ -78,6 +84,8 @@ class Fit:
     """Which numbers of the data, all in one vector, were observed and are right."""
     task: Task = dataclasses.field(repr=False)
     """Model, data and start, as they were fitted."""
+    information: Any = dataclasses.field(default=None, repr=False)
+    """What tells the errors of combinations of many parameters, see `standard_error_of`."""
 
     def interval(self, level: float = 0.95) -> Interval:
         """Confidence intervals of the parameters.
@@ -138,6 +146,11 @@ class Fit:
         >>> print(later.value.round(3), (later.high - later.value).round(3))
         [11.02] [0.422]
         """
+        if self.information is not None:
+            raise ValueError(
+                "There are too many parameters for a band: use standard_error_of for what is of "
+                "interest."
+            )
         factor = self._factor(level)
         task = self.task
         other = task.args if args is None else arguments(args)
@@ -152,14 +165,54 @@ class Fit:
             program = compiled(task.model, task.layout, count)
             value, slopes = program(flat[list(task.layout.free)], task.base, other)
             value, slopes = np.asarray(value), np.asarray(slopes)
-        covariance = np.where(np.isnan(self.covariance), 0, self.covariance)
-        unseen = np.isinf(np.diag(covariance))
-        known = np.where(np.isinf(covariance), 0, covariance)
-        error = np.sqrt(np.maximum(np.einsum("np,pq,nq->n", slopes, known, slopes), 0))
-        error = np.where(np.any(slopes[:, unseen] != 0, axis=1), np.inf, error)
+        error = np.sqrt(np.maximum(_variances(slopes, self.covariance), 0))
         with np.errstate(invalid="ignore"):
             parts = (value, error, value - factor * error, value + factor * error)
         return Prediction(*(as_outputs(part, kinds, structure) for part in parts))
+
+    def standard_error_of(self, function: Callable[[PyTree], Any]) -> np.ndarray:
+        """The standard error of anything computed from the parameters, linearised.
+
+        Also where there are too many parameters for a matrix of covariances: then a linear system
+        is solved for each number that the function returns.
+
+        Parameters
+        ----------
+        function : callable
+            From the parameters to a number or an array, in JAX.
+
+        Returns
+        -------
+        array
+            Of the shape that the function returns; infinite where the data do not determine it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lemmax as lm
+        >>> t = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+        >>> y = np.array([1.1, 2.9, 5.1, 6.9, 9.1])
+        >>> fitted = lm.fit(lambda x: x["a"] + x["b"] * t, y, {"a": 1.0, "b": 1.0})
+        >>> print(fitted.standard_error_of(lambda x: x["a"] / x["b"]).round(3))
+        0.058
+        """
+        task = self.task
+        flat = _flat(self.x)
+        with x64_context():
+
+            def of_free(u: Any) -> Any:
+                full = jnp.asarray(flat).at[np.array(task.layout.free)].set(u)
+                return jnp.asarray(function(task.layout.tree(full)))
+
+            u = jnp.asarray(flat[list(task.layout.free)])
+            slopes = np.asarray(jax.jacrev(of_free)(u))
+        rows = slopes.reshape(-1, slopes.shape[-1])
+        if self.information is not None:
+            noise = max(self.noise, task.rounding)
+            variances = noise**2 * np.array([self.information.variance(row) for row in rows])
+        else:
+            variances = _variances(rows, self.covariance)
+        return np.sqrt(np.maximum(variances, 0)).reshape(slopes.shape[:-1])
 
     def _factor(self, level: float) -> float:
         check_real(0, 1, open_low=True, level=level)
@@ -204,8 +257,11 @@ class Fit:
         lines = [f"{self.status.name}: {self.status.message}"]
         lines += [f"  Because {objection}." for objection in self.objections]
         width = max(len(name) for name in self.task.names)
-        for name, value, error in self._rows():
-            lines.append(f"{name:{width}}  {_with_error(value, error, name in self.names)}")
+        rows, fitted = self._rows(), set(self.names)
+        for name, value, error in rows[:_LISTED]:
+            lines.append(f"{name:{width}}  {_with_error(value, error, name in fitted)}")
+        if len(rows) > _LISTED:
+            lines.append(f"... and {len(rows) - _LISTED} more parameters")
         share = self.outlier_count / max(self.observations, 1)
         units = " times sigma" if self.task.sigma is not None else ""
         exact = self.status is FitStatus.EXACT
@@ -240,6 +296,15 @@ class TracedFit(Fit):
 
     def __repr__(self) -> str:
         return "<Fit, differentiated>"
+
+
+def _variances(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Of combinations of parameters; infinite where one of them is not determined."""
+    covariance = np.where(np.isnan(covariance), 0, covariance)
+    unseen = np.isinf(np.diag(covariance))
+    known = np.where(np.isinf(covariance), 0, covariance)
+    variances = np.einsum("np,pq,nq->n", slopes, known, slopes)
+    return np.where(np.any(slopes[:, unseen] != 0, axis=1), np.inf, variances)
 
 
 def _flat(tree: PyTree) -> np.ndarray:

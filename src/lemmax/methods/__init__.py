@@ -1,6 +1,7 @@
 """How to move: methods by name, and the parts they are assembled from."""
 
 from . import damping as damping
+from . import jacobians as jacobians
 from . import preconditioners as preconditioners
 from . import steps as steps
 from ._base import PASSES_OF_AN_EVALUATION as PASSES_OF_AN_EVALUATION
@@ -11,6 +12,7 @@ from .catalogue import gauss_newton as gauss_newton
 from .catalogue import lmm as lmm
 from .catalogue import polyak_subgradient as polyak_subgradient
 from .catalogue import subgradient as subgradient
+from .catalogue import trust_region as trust_region
 from .rivals import apgd as apgd
 from .rivals import approximate_gauss_newton as approximate_gauss_newton
 from .rivals import opsa as opsa

@@ -1,6 +1,7 @@
 """What every method offers."""
 
 import abc
+import math
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +28,10 @@ class Move(eqx.Module):
     """Whether that solver gave up; x is then not to be trusted."""
     extra_passes: Int[Array, ""]
     """Passes over the measurements beyond those of the evaluation it began with."""
+    offset: RealLike = math.inf
+    """How far the best point is from being stationary, between 0 and 1, if the method knows: the
+    cosine between the residual and what the parameters can change of it. 0 where rounding errors
+    hide the difference."""
 
 
 class AbstractMethod(eqx.Module):
@@ -41,6 +46,20 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def scope(self) -> Scope:
         """The problems it is for."""
+
+    @property
+    def tries(self) -> bool:
+        """Whether its iterates are trials that it may reject.
+
+        The best of them is judged then: a trial may be as bad as it likes, also not finite. The run
+        ends where the method says that the best point is stationary, or where it no longer moves.
+        """
+        return False
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its steps are computed by Python, so that the loop cannot be compiled."""
+        return False
 
     @abc.abstractmethod
     def init(self, problem: Composite, x0: Parameters) -> Any:

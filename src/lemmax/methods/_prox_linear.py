@@ -15,9 +15,9 @@ from .._linalg import thin_svd
 from .._memory import require_memory
 from .._typing import Parameters, RealLike, RealScalar
 from ..losses import AbstractLoss
-from ..points import AbstractPoint, DensePoint
 from ..problem import Composite, Evaluation
 from ._base import AbstractMethod, Move
+from ._measured import measured_jacobian, observed_residual
 from ._numbers import check_dampings, check_sizes, check_target
 from .scope import SCOPES, Scope
 
@@ -152,27 +152,6 @@ def _curvature(promise: Promise, value: RealScalar) -> RealScalar:
     known = jnp.isfinite(expected) & (expected > 0)
     measured = jnp.where(known, (value - promise.value) / jnp.where(known, expected, 1), 0)
     return jnp.clip(measured, _LEAST_CURVATURE, 1 / jnp.finfo(value.dtype).eps)
-
-
-def observed_residual(problem: Composite, evaluation: Evaluation) -> Array:
-    """The residual in the coordinates of the observations, also where it has others of its own."""
-    if isinstance(problem.data, AbstractPoint):
-        return problem.operator.measure(evaluation.point) - problem.data.dense()
-    return evaluation.residual
-
-
-def measured_jacobian(problem: Composite, x: Parameters) -> Array:
-    """Derivative of the observations with respect to the parameters, as a matrix.
-
-    All parameters at once, so that the measurements are read a single time.
-    """
-    flat, unravel = ravel_pytree(x)
-
-    def column(direction: Array) -> Array:
-        tangent = DensePoint(problem.map.jvp(x, unravel(direction)))
-        return jnp.ravel(problem.operator.measure(tangent))
-
-    return jax.vmap(column, out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype))
 
 
 def linearised_step(

@@ -16,8 +16,9 @@ class Scope(NamedTuple):
     name: str = "This method"
     maps: tuple[type[AbstractMap], ...] = ()
     """The maps it is for; empty for any."""
-    losses: Literal["any", "smooth", "sharp"] = "any"
-    """Smooth ones grow like a square, as `SquaredL2` and `Huber` do; sharp ones do not."""
+    losses: Literal["any", "smooth", "sharp", "reweightable"] = "any"
+    """Smooth ones grow like a square, as `SquaredL2` and `Huber` do; sharp ones do not. Smooth ones
+    and `L2` are reweightable: they have `weight`."""
 
     def refusal(self, problem: Composite) -> str | None:
         """Why the problem is outside; None if it is not."""
@@ -27,9 +28,11 @@ class Scope(NamedTuple):
                 f"{self.name} is for maps of type {allowed}, but this problem's map is "
                 f"{type(problem.map).__name__}."
             )
-        actual = "smooth" if problem.loss.quadratic else "sharp"
-        if self.losses not in ("any", actual):
-            example = "SquaredL2" if self.losses == "smooth" else "L1"
+        actual = {"any", "smooth" if problem.loss.quadratic else "sharp"}
+        if problem.loss.reweightable:
+            actual.add("reweightable")
+        if self.losses not in actual:
+            example = "L1" if self.losses == "sharp" else "SquaredL2"
             return (
                 f"{self.name} is for {self.losses} losses such as {example}, but this problem's "
                 f"loss is {type(problem.loss).__name__}."
@@ -56,6 +59,7 @@ SCOPES = {
     "apgd": Scope("APGD", (LowRank,), "smooth"),
     "super_polyak": Scope("SuperPolyak", losses="sharp"),
     "prox_linear": Scope("Prox-linear"),
+    "trust_region": Scope("The trust region", losses="reweightable"),
     "gauss_newton": Scope("Gauss-Newton"),
     "subgradient": Scope("Subgradient method"),
     "lmm": Scope("LMM"),

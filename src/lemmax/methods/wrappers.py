@@ -53,6 +53,16 @@ class Rebalanced(AbstractMethod):
         inner = self.method.scope
         return inner._replace(name=f"rebalanced({inner.name})", maps=(LowRank,))
 
+    @property
+    def tries(self) -> bool:
+        """As the method does."""
+        return self.method.tries
+
+    @property
+    def on_host(self) -> bool:
+        """As the method is."""
+        return self.method.on_host
+
     def init(self, problem: Composite, x0: Parameters) -> Any:
         """The method's own."""
         return self.method.init(problem, x0)

@@ -27,7 +27,8 @@ from ..init import random_starts
 from ..losses import AbstractLoss
 from ..maps import AbstractMap
 from ..methods import lmm
-from ..methods._prox_linear import Promise, ProxLinear, measured_jacobian
+from ..methods._measured import measured_jacobian
+from ..methods._prox_linear import Promise, ProxLinear
 from ..methods.steps import BulkPolyak
 from ..operators import Entries, Identity
 from ..points import DensePoint

@@ -28,7 +28,7 @@ from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import SolveError, Status
 from ._implicit import differentiable, opened
-from .loop import Carry, Metrics, Plan, advance, start, visit
+from .loop import Carry, Metrics, Plan, advance, advance_on_host, start, visit
 from .progress import no_progress_bar, progress_bar
 from .result import Result
 from .stopping import Stopping
@@ -37,9 +37,26 @@ from .trace import cut_trace
 # Without a callback a chunk of steps takes about this long, so that Ctrl-C is answered soon.
 _CHUNK_SECONDS = 0.25
 
-_start = eqx.filter_jit(start)
-_advance = eqx.filter_jit(advance)
-_visit = eqx.filter_jit(visit)
+_compiled_start = eqx.filter_jit(start)
+_compiled_advance = eqx.filter_jit(advance)
+_compiled_visit = eqx.filter_jit(visit)
+_evaluate = eqx.filter_jit(Composite.evaluate)
+
+
+def _start(plan: Plan, x0: Parameters, rows: int) -> Carry:
+    return (start if plan.method.on_host else _compiled_start)(plan, x0, rows)
+
+
+def _advance(plan: Plan, carry: Carry, limit: Array) -> Carry:
+    if plan.method.on_host:
+        return advance_on_host(plan, carry, limit, _evaluate)
+    return _compiled_advance(plan, carry, limit)
+
+
+def _visit(plan: Plan, carry: Carry) -> Carry:
+    if plan.method.on_host:
+        return advance_on_host(plan, carry, carry.state.step + 1, _evaluate)
+    return _compiled_visit(plan, carry)
 
 
 @eqx.filter_jit
@@ -147,6 +164,7 @@ def solve(
                 "Inside jit or vmap float64 arrays would be cut to float32: turn on x64 mode, "
                 "jax.config.update('jax_enable_x64', True), or give float32 arrays."
             )
+        require_compiled(method)
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
         return _traced(plan, x0, max_steps, Implicit() if gradient is None else gradient)
 
@@ -321,6 +339,14 @@ def _interrupted(carry: Carry) -> Carry:
     step = carry.state.step if ended else carry.state.step - 1
     status = jnp.asarray(Status.INTERRUPTED, jnp.int32)
     return eqx.tree_at(lambda c: (c.state.status, c.state.step), carry, (status, step))
+
+
+def require_compiled(method: AbstractMethod) -> None:
+    """Raise a sentence for a method whose steps are computed by Python."""
+    if method.on_host:
+        raise ValueError(
+            "This method computes its steps in Python: give it to solve, outside of jit and vmap."
+        )
 
 
 def make_plan(

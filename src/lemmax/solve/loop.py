@@ -78,6 +78,17 @@ def advance(plan: Plan, carry: Carry, limit: Int[Array, ""]) -> Carry:
     return jax.lax.while_loop(running, lambda carry: visit(plan, carry), carry)
 
 
+def advance_on_host(
+    plan: Plan, carry: Carry, limit: Int[Array, ""], evaluate: Callable[..., Evaluation]
+) -> Carry:
+    """The same for a method that cannot be compiled: only evaluations are."""
+    while carry.state.status == Status.RUNNING and carry.state.step < limit:
+        evaluation = evaluate(plan.problem, carry.state.x)
+        state, entries = settle(plan, carry.state, evaluation, carry.state.step)
+        carry = Carry(state, record(carry.trace, carry.state.step, entries))
+    return carry
+
+
 def visit(plan: Plan, carry: Carry) -> Carry:
     """Evaluate the newest iterate, record it, judge it, and move on if the run goes on."""
     row, evaluation = carry.state.step, plan.problem.evaluate(carry.state.x)
@@ -95,7 +106,13 @@ def settle(
     method, target, value = plan.method, plan.method.target, evaluation.value
     gap = value if target is None else value - jnp.asarray(target, value.dtype)
     status, progress = judge_value(
-        plan.stopping, before.progress, gap, row, plan.tol, has_target=target is not None
+        plan.stopping,
+        before.progress,
+        gap,
+        row,
+        plan.tol,
+        has_target=target is not None,
+        tries=method.tries,
     )
     status = jnp.where(
         (status == Status.RUNNING) & (row >= plan.max_steps), Status.STEP_LIMIT, status
@@ -108,7 +125,13 @@ def settle(
     movement = tree_norm(change) / jnp.where(size > 0, size, 1)
     moves = status == Status.RUNNING
     after = judge_move(
-        plan.stopping, progress, movement, move.failed, plan.tol, has_target=target is not None
+        plan.stopping,
+        progress,
+        movement,
+        move.failed,
+        move.offset,
+        plan.tol,
+        has_target=target is not None,
     )
 
     blank = jnp.full_like(value, jnp.nan)

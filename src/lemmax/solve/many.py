@@ -16,7 +16,14 @@ from .._typing import Parameters
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Status
-from .api import as_limit, check_arguments, is_numpy, make_plan, make_result
+from .api import (
+    as_limit,
+    check_arguments,
+    is_numpy,
+    make_plan,
+    make_result,
+    require_compiled,
+)
 from .lanes import Lanes, advance_lanes, differing, signature, stack, start_lanes, take
 from .loop import Carry, Metrics, Plan
 from .result import Result
@@ -118,6 +125,7 @@ def solve_many(
         return []
     for run in runs:
         check_arguments(run.problem, run.method, max_steps, tol, every)
+        require_compiled(run.method)
     check_real(0, memory=memory)
     check_positive(every=every)
     if is_traced(runs):

@@ -75,8 +75,15 @@ def judge_value(
     step: Int[Array, ""],
     tol: RealScalar,
     has_target: bool,
+    tries: bool = False,
 ) -> tuple[Int[Array, ""], Progress]:
-    """Look at the value of the newest point: a status, and the updated memory."""
+    """Look at the value of the newest point: a status, and the updated memory.
+
+    Of a method that ``tries`` points, the best is looked at; it says itself when nothing is to be
+    gained any more.
+    """
+    if tries:
+        gap = jnp.fmin(gap, progress.best)
     finite = jnp.isfinite(gap)
     start = jnp.where(step == 0, gap, progress.start)
     best = jnp.where(finite, jnp.minimum(progress.best, gap), progress.best)
@@ -95,6 +102,7 @@ def judge_value(
         done, name_of_done = gap == 0, Status.CONVERGED
         stalled = window_ends & (high - low <= tol * start)
         name_of_stall = _settled(best, start)
+    stalled = stalled & (not tries)
     # With tol = 0 all steps are wanted, whatever they bring.
     wanted = tol > 0
     status = jnp.asarray(Status.RUNNING)
@@ -127,6 +135,7 @@ def judge_move(
     progress: Progress,
     movement: RealScalar,
     failed: Bool[Array, ""],
+    offset: RealLike,
     tol: RealScalar,
     has_target: bool,
 ) -> Int[Array, ""]:
@@ -135,4 +144,5 @@ def judge_move(
     floor = jnp.where(progress.best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED)
     name_of_still = floor if has_target else _settled(progress.best, progress.start)
     status = jnp.where(still, name_of_still, jnp.asarray(Status.RUNNING))
-    return jnp.where(failed, Status.LINEAR_SOLVE_FAILED, status).astype(jnp.int32)
+    status = jnp.where(failed, Status.LINEAR_SOLVE_FAILED, status)
+    return jnp.where((tol > 0) & (offset <= tol), Status.STATIONARY, status).astype(jnp.int32)

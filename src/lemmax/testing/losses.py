@@ -23,6 +23,8 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
     - The prox p of r satisfies the same inequality with ``(r - p) / step`` for a subgradient
       at p, beats random points in the objective it minimises, and is firmly nonexpansive.
     - An observation of weight 0 does not matter.
+    - If the loss has weights of residuals, they are not negative, ``weight(r) * r`` is the
+      subgradient, and the parabola of these weights lies above the loss.
     - Every constant in ``constants(size)`` keeps what it promises.
 
     Parameters
@@ -74,6 +76,8 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
         )
         _check_weights(loss, name, rng, size)
         _check_constants(loss, name, residuals, value, slope, rtol)
+        if loss.reweightable:
+            _check_residual_weights(loss, name, residuals, value, slope, rtol)
         for step in _STEPS:
             _check_prox(loss, name, residuals, value, step, rng, rtol)
 
@@ -87,6 +91,29 @@ def _check_weights(loss: AbstractLoss, name: str, rng: np.random.Generator, size
         values[0] == values[1],
         f"{name}.value changes from {values[0]:.6g} to {values[1]:.6g} with an entry of weight 0: "
         "its weights are not applied.",
+    )
+
+
+def _check_residual_weights(
+    loss: AbstractLoss,
+    name: str,
+    residuals: np.ndarray,
+    value: np.ndarray,
+    slope: np.ndarray,
+    rtol: float,
+) -> None:
+    weight = np.asarray(jax.vmap(loss.weight)(jnp.asarray(residuals)))
+    require(np.all(weight >= 0), f"{name}.weight is {np.min(weight):.3e} somewhere, below 0.")
+    require_close(weight * residuals, slope, rtol, f"{name}.weight times r against subgradient")
+    at = value > 0  # where it is 0, a norm has a kink
+    change = residuals[None, :, :] - residuals[at][:, None, :]
+    squares = np.einsum("rk,ruk->ru", weight[at], change**2) / 2
+    above = value[at][:, None] + np.einsum("rk,ruk->ru", slope[at], change) + squares
+    scale = value[at][:, None] + value[None, :] + squares
+    require(
+        np.all(value[None, :] <= above + rtol * scale),
+        f"{name}.weight: the parabola with these weights falls below the loss by "
+        f"{np.max(value[None, :] - above):.3e}.",
     )
 
 
