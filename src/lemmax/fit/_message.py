@@ -35,6 +35,7 @@ def shortest(
     width: np.ndarray,
     least: float = 0.5,
     gaps: int = _GAPS,
+    heavy: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose the data that are wrong, in every lane.
 
@@ -55,6 +56,8 @@ def shortest(
         At least this share of the data is right.
     gaps : int
         So many of the largest gaps between sizes are candidates for the limit.
+    heavy : array of bool, of shape (lanes,)
+        Whether right data may have heavier tails than Gaussian ones; if not given, they may.
 
     Returns
     -------
@@ -64,6 +67,7 @@ def shortest(
         Of the shortest message, in nats; infinite if nothing can be told.
     """
     there = counts > 0
+    heavy = np.ones(len(sizes), bool) if heavy is None else heavy
     n = np.sum(there, axis=1)
     keep, length = there.copy(), np.full(len(sizes), np.inf)
     fine = (n > fitted) & np.all(np.isfinite(sizes) | ~there, axis=1)
@@ -82,7 +86,9 @@ def shortest(
         each = max(_TOGETHER // (ordered.shape[1] * kept[:1, columns].size), 1)
         for first in range(0, len(group), each):
             some = group[first : first + each]
-            chosen, lengths = _chosen(ordered[some], kept[some, columns], n[lanes[some]], fitted)
+            chosen, lengths = _chosen(
+                ordered[some], kept[some, columns], n[lanes[some]], fitted, heavy[lanes[some]]
+            )
             inside = np.arange(ordered.shape[1]) < chosen[:, None]
             right = np.zeros_like(inside)
             np.put_along_axis(right, order[some], inside, axis=1)
@@ -95,7 +101,14 @@ def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.n
     total = ordered.shape[1]
     place = np.arange(total)
     lowest = np.maximum(np.ceil(least * n), fitted + 1)[:, None]
-    valid = (place >= lowest) & (place < n[:, None]) & (ordered > _ORDINARY * scale[:, None])
+    # If half of the residuals that parameters leave are wrong, so is the robust scale; then the
+    # deviation of those below counts.
+    below = np.cumsum(np.where(np.isfinite(ordered), ordered, 0) ** 2, axis=1) - ordered**2
+    with np.errstate(invalid="ignore"):
+        deviation = np.sqrt(np.maximum(below, 0) / np.maximum(place - fitted, 1))
+    trusted = place > ((fitted + n) // 2)[:, None]
+    limit = _ORDINARY * np.where(trusted, scale[:, None], deviation)
+    valid = (place >= lowest) & (place < n[:, None]) & (ordered > limit)
     most = min(int(np.max(np.sum(valid, axis=1))), gaps)
     if most == 0:
         return n[:, None]
@@ -107,17 +120,20 @@ def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.n
     return np.concatenate([kept, n[:, None]], axis=1)
 
 
-def _chosen(ordered, kept, n, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(ordered, kept, n, fitted: int, heavy) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of right data among the candidates with the shortest messages."""
     squares = np.where(np.isfinite(ordered), ordered, 0.0) ** 2
     inside = np.arange(ordered.shape[1]) < kept[:, :, None]
     freedom = kept - fitted
     variance = np.sum(np.where(inside, squares[:, None], 0), axis=2) / freedom
     gaussian = freedom * (np.log(2 * np.pi * variance) + 1) / 2
-    student = _student(squares[:, None], inside, kept, freedom, variance)
+    told = gaussian
+    if np.any(heavy):
+        student = _student(squares[:, None], inside, kept, freedom, variance)
+        told = np.where(heavy[:, None], np.minimum(gaussian, student), gaussian)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    length = np.minimum(gaussian, student) + _ODDS * wrong + places
+    length = told + _ODDS * wrong + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]

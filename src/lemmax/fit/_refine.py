@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
+from ._losses import ABSOLUTE, REDESCENDING, Loss, quarter_scale, robust_scale, squares
 from ._message import shortest
 from ._steps import Box, Ended, Evaluate, descend
 
-# The redescending loss bends at these multiples of the scale (that of all data, then of those that
-# seem right), one after the other.
-_BENDS = (6.0, 3.0, 3.0)
+# The redescending loss bends at the first multiple of the scale of all data, then at halves of that
+# down to the second one of those that seem right; so often at most.
+_BENDS = (6.0, 3.0)
+_FALLS = 12
 # Losses on the way are minimised only so far, and the scale is estimated so often.
 _ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
 # A scale that falls by less than this is found.
@@ -60,18 +61,26 @@ class Candidates(NamedTuple):
     """Which data it takes for right."""
     length: np.ndarray
     """Of the message that tells the data, in nats: less is better."""
+    heavy: np.ndarray
+    """Whether right data may have heavier tails than Gaussian ones."""
 
     def of(self, lanes: np.ndarray) -> "Candidates":
         """Those of some lanes."""
         ended = Ended(*(part[lanes] for part in self.ended))
-        return Candidates(ended, self.keep[lanes], self.length[lanes])
+        return Candidates(ended, self.keep[lanes], self.length[lanes], self.heavy[lanes])
+
+
+def candidates(setting: Setting, ended: Ended) -> Candidates:
+    """Fits as they are."""
+    heavy = np.ones(len(ended.x), bool)
+    return Candidates(ended, *judge(setting, ended.residual, ended.x.shape[1]), heavy)
 
 
 def joined(*parts: Candidates) -> Candidates:
     """All of them, in order."""
     ended = Ended(*(np.concatenate(them) for them in zip(*(p.ended for p in parts), strict=True)))
-    keep, length = (np.concatenate([getattr(p, n) for p in parts]) for n in ("keep", "length"))
-    return Candidates(ended, keep, length)
+    rest = (np.concatenate(them) for them in zip(*(p[1:] for p in parts), strict=True))
+    return Candidates(ended, *rest)
 
 
 def at(setting: Setting, x: np.ndarray) -> Ended:
@@ -110,45 +119,90 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
 
 
 def refine(setting: Setting, ended: Ended) -> Candidates:
-    """A redescending loss, then least squares on what is right, until that no longer changes."""
+    """A redescending loss at a falling scale, then least squares on what is right.
+
+    Of all scales the one with the shortest message counts: below the scale of the noise, fits
+    follow a few data.
+    """
     p = ended.x.shape[1]
-    counts = setting.counts
-    for bend in _BENDS:
-        scale = setting.scale(ended.residual, counts, p)
+    counts = np.broadcast_to(setting.counts, ended.residual.shape)
+    scale = _BENDS[0] * setting.scale(ended.residual, counts, p)
+    best, least = ended, np.full(len(scale), np.inf)
+    for _ in range(_FALLS):
         ended = setting.descend(
             ended.x,
             setting.counts,
-            Loss(REDESCENDING, bend * scale),
+            Loss(REDESCENDING, scale),
             tol=_ROUGH,
             max_steps=_ROUGH_STEPS,
             known=(ended.residual, ended.jacobian),
         )
-        counts, _ = judge(setting, ended.residual, ended.x.shape[1])
-    return settle(setting, ended, tol=_ROUGH, max_steps=_ROUGH_STEPS)
+        keep, length = judge(setting, ended.residual, p)
+        better = length < least
+        best = Ended(*(_where(better, new, old) for new, old in zip(ended, best, strict=True)))
+        least = np.minimum(length, least)
+        noise = np.minimum(
+            setting.scale(ended.residual, keep, p),
+            np.maximum(quarter_scale(ended.residual, counts, p), _EXACT * setting.rounding),
+        )
+        if np.all(scale <= _BENDS[1] * noise / _STABLE):
+            break
+        scale = np.minimum(np.maximum(scale / 2, _BENDS[1] * noise), scale)
+    return settled(setting, best, tol=_ROUGH, max_steps=_ROUGH_STEPS)
 
 
-def settle(setting: Setting, ended: Ended, **options) -> Candidates:
+def _where(lanes: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    return np.where(lanes.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+
+def settled(setting: Setting, ended: Ended, **options) -> Candidates:
+    """Least squares on what is right under Gaussian tails, and under heavier ones if that differs.
+
+    Whether data are wrong or the tails are heavy is decided by the length of the message of each.
+    """
+    lanes = len(ended.x)
+    strict = settle(setting, ended, np.zeros(lanes, bool), **options)
+    keep, _ = judge(setting, strict.ended.residual, ended.x.shape[1])
+    other = np.flatnonzero(np.any(keep != strict.keep, axis=1))
+    # Heavier tails include Gaussian ones.
+    strict.heavy[:] = True
+    strict.heavy[other] = False
+    _, length = judge(setting, strict.ended.residual, ended.x.shape[1], strict.heavy)
+    strict = strict._replace(length=length)
+    if not other.size:
+        return strict
+    heavy = settle(setting, strict.of(other).ended, np.ones(len(other), bool), **options)
+    return joined(strict, heavy)
+
+
+def settle(setting: Setting, ended: Ended, heavy: np.ndarray, **options) -> Candidates:
     """Least squares on the data that are right, until these no longer change."""
-    keep, length = judge(setting, ended.residual, ended.x.shape[1])
+    keep, length = judge(setting, ended.residual, ended.x.shape[1], heavy)
     for _ in range(_ROUNDS):
         known = ended.residual, ended.jacobian
         ended = setting.descend(
             ended.x, keep.astype(float), squares(len(keep)), known=known, **options
         )
-        new, length = judge(setting, ended.residual, ended.x.shape[1])
+        new, length = judge(setting, ended.residual, ended.x.shape[1], heavy)
         if np.array_equal(new, keep):
             break
         keep = new
-    return Candidates(ended, keep, length)
+    return Candidates(ended, keep, length, heavy.copy())
 
 
-def judge(setting: Setting, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+def judge(
+    setting: Setting, residual: np.ndarray, fitted: int, heavy: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Which data are right in each lane, and the length of the message; infinite if not finite."""
     lanes = len(residual)
     scale = setting.scale(residual, setting.counts, fitted)
     # Rounding errors are all alike: fits that leave no more are equally good.
     sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
-    least = 0.5 if setting.robust else 1.0
+    least = 0.0 if setting.robust else 1.0
     counts = np.broadcast_to(setting.counts, residual.shape)
     width = np.full(lanes, setting.width)
-    return shortest(sizes, counts, fitted, scale, width, least)
+    if np.sum(setting.counts > 0) <= fitted:
+        # Nothing is left to tell right from wrong: the least residual is the best.
+        size = np.sqrt(np.mean(np.where(counts > 0, sizes, 0) ** 2, axis=1))
+        return counts > 0, np.where(np.isfinite(size), np.log(size / width), np.inf)
+    return shortest(sizes, counts, fitted, scale, width, least, heavy=heavy)

@@ -5,7 +5,18 @@ from collections.abc import Callable
 import numpy as np
 
 from ._losses import squares
-from ._refine import Candidates, Setting, absolute, at, joined, judge, refine, settle
+from ._refine import (
+    Candidates,
+    Setting,
+    absolute,
+    at,
+    candidates,
+    joined,
+    judge,
+    refine,
+    settle,
+    settled,
+)
 from ._starts import linear_parameters, solve_linear, variations
 from ._steps import Ended
 
@@ -31,6 +42,11 @@ _MOST = 12
 _FINALS = 3
 # Subsets of the data that are fitted if all else fails, and how many are followed.
 _SUBSETS, _FOLLOWED = 40, 6
+# A fit is nearly as likely as the best if its message is longer by no more than this (odds of 1 in
+# 20), and a different one if it is so many standard errors away.
+_NEARLY, _APART = 3.0, 5.0
+# So many of its rivals are followed.
+_RIVALS = 3
 # First fits are rough: they only have to arrive in the right region.
 _ROUGH = {"tol": 1e-2, "max_steps": 200}
 _FINAL = {"tol": 1e-9, "max_steps": 400}
@@ -67,7 +83,7 @@ class Search:
             begun = Ended(*(part[fine] for part in near)) if fine.size else begun
             self.given = begun.x
             self.start = begun.x[0]
-        self.found = Candidates(begun, *judge(setting, begun.residual, begun.x.shape[1]))
+        self.found = candidates(setting, begun)
         self.known = begun.residual, begun.jacobian
         self.starts = len(self.given)
 
@@ -82,7 +98,7 @@ class Search:
         plain = setting.descend(
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
-        self.found = Candidates(plain, *judge(setting, plain.residual, plain.x.shape[1]))
+        self.found = candidates(setting, plain)
         if _plainly_right(setting, self.found):
             return
         linear = np.zeros(given.shape[1], bool)
@@ -91,9 +107,9 @@ class Search:
             begun = [plain.x, given]
             if np.any(linear):
                 begun.append(solve_linear(setting, given, linear)[0])
-            settled = settle(setting, plain, **_ROUGH)
+            near = settled(setting, plain, **_ROUGH)
             robust = refine(setting, absolute(setting, np.concatenate(begun)))
-            self.found = joined(settled, robust)
+            self.found = joined(near, robust)
         self.found = _best(setting, self.found)
         report(self.starts, float(self.found.ended.value[0]))
         while self.tries > 0 and not self.convincing:
@@ -103,13 +119,24 @@ class Search:
             self.starts += count
             self._vary(count, linear)
             if setting.robust and (self._fragile or not self._right_so_far):
-                self._add(_subsets(setting, self.found, self.rng))
+                self._add(_subsets(setting, self.found, given, self.rng))
             # Weak correlation alone is no reason to go on if all starts lead here.
             residual = self.found.ended.residual[0][self.found.keep[0]]
             weak = correlation(residual) <= _WEAK * np.sqrt(len(residual))
             if self._right_so_far and weak and self.found.length[0] > before - AGREE:
                 break
             report(self.starts, float(self.found.ended.value[0]))
+        self._compare()
+
+    def _compare(self) -> None:
+        """Follow rivals of the best fit to their minima: most are on the way to it."""
+        found, setting = self.found, self.setting
+        for _ in range(_RIVALS):
+            rough = [k for k in _near(setting, found) if not _final(found, k)]
+            if not rough:
+                break
+            _polish(setting, found, rough[0])
+        self.found = _best(setting, found)
 
     def _vary(self, count: int, linear: np.ndarray) -> None:
         setting = self.setting
@@ -125,7 +152,7 @@ class Search:
             self._add(refine(setting, at(setting, near)))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
-            self._add(Candidates(ended, *judge(setting, ended.residual, ended.x.shape[1])))
+            self._add(candidates(setting, ended))
 
     def _add(self, more: Candidates) -> None:
         self.found = _best(self.setting, joined(self.found, more))
@@ -208,12 +235,29 @@ def _best(setting: Setting, found: Candidates) -> Candidates:
         best = min(better, key=lambda k: found.length[k])
         earliest = next(k for k in better if found.length[k] <= least + AGREE)
         for k in {best, earliest}:
-            _put(found, k, settle(setting, found.of(np.array([k])).ended, **_FINAL))
+            _polish(setting, found, k)
     accurate = [k for k in lanes if _final(found, k)] or list(lanes)
     least = min(found.length[k] for k in accurate)
     first = next((k for k in accurate if found.length[k] <= least + _SAME), 0)
     order = np.argsort(found.length, kind="stable")
     return found.of(np.concatenate([[first], order[order != first]]))
+
+
+def rivals(setting: Setting, found: Candidates) -> list[int]:
+    """Accurate fits nearly as likely as the first that differ from it by more than its errors."""
+    return [k for k in _near(setting, found) if _final(found, k)]
+
+
+def _near(setting: Setting, found: Candidates) -> list[int]:
+    """The same, whether accurate or not; the best first."""
+    keep = found.keep[0]
+    residual = found.ended.residual[0][keep]
+    noise = np.sqrt(residual @ residual / max(len(residual) - found.ended.x.shape[1], 1))
+    # Along one parameter a change by a standard error is one by the noise, summed over the data.
+    change = np.linalg.norm(found.ended.residual[:, keep] - residual, axis=1)
+    near = found.length < found.length[0] + _NEARLY
+    others = np.flatnonzero(near & (change > _APART * max(float(noise), setting.rounding)))
+    return others[np.argsort(found.length[others], kind="stable")].tolist()
 
 
 def _final(found: Candidates, k: int) -> bool:
@@ -222,14 +266,19 @@ def _final(found: Candidates, k: int) -> bool:
     return bool((ended.settled[k] and ended.offset[k] <= 1e-8) or ended.steps[k] > _TRIED)
 
 
-def _put(found: Candidates, k: int, one: Candidates) -> None:
+def _polish(setting: Setting, found: Candidates, k: int) -> None:
+    """Make one of the candidates accurate."""
+    one = found.of(np.array([k]))
+    one = settle(setting, one.ended, one.heavy, **_FINAL)
     for whole, part in zip(found.ended, one.ended, strict=True):
         whole[k] = part[0]
     found.ended.steps[k] += _TRIED + 1
     found.keep[k], found.length[k] = one.keep[0], one.length[0]
 
 
-def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Candidates:
+def _subsets(
+    setting: Setting, best: Candidates, given: np.ndarray, rng: np.random.Generator
+) -> Candidates:
     """Fits that begin with few data each, of which all may be right."""
     p = best.ended.x.shape[1]
     there = np.flatnonzero(setting.counts > 0)
@@ -237,9 +286,9 @@ def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Ca
     weight = np.zeros((_SUBSETS, len(setting.counts)))
     for row in weight:
         row[rng.choice(there, size, replace=False)] = 1
-    tops = min(4, len(best.length))
-    x = best.ended.x[np.arange(_SUBSETS) % tops]
-    ended = setting.descend(x, weight, squares(_SUBSETS), tol=1e-2, max_steps=25)
+    begin = np.concatenate([given[:4], best.ended.x[:4]])
+    x = begin[np.arange(_SUBSETS) % len(begin)]
+    ended = setting.descend(x, weight, squares(_SUBSETS), tol=_ROUGH["tol"], max_steps=25)
     _, length = judge(setting, ended.residual, p)
     followed = np.argsort(length, kind="stable")[:_FOLLOWED]
-    return refine(setting, absolute(setting, ended.x[followed]))
+    return settled(setting, Ended(*(part[followed] for part in ended)), **_ROUGH)

@@ -3,12 +3,14 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import bdtrc
 
 from ._data import Task
 from ._losses import robust_scale
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import correlation
+from ._search import correlation, rivals
+from ._starts import typical
 from .status import FitStatus
 
 # Constants of the verdict. Those of `_LEVERAGE` and of `gain_needed` separate all right from all
@@ -28,6 +30,12 @@ _LEVERAGE = 0.99
 # matters if they are above this part of the range of the data. (Of NIST's fits one is as bad,
 # Kirby2, with residuals of a five-hundredth of the range.)
 _STRUCTURED, _ENOUGH, _COARSE = 0.8, 20, 0.01
+# If data are called wrong, the others agree better than by chance: numbers anywhere in the range of
+# the data are told by a message of length 0, and one shorter by g has a probability below exp(-g).
+_CHANCE = 5.0
+# More wrong data close to the curve than chance has with this probability are too many, if their
+# neighbours are correlated by so many standard deviations.
+_RARE, _IN_LINE = 1e-4, 2.0
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark.
@@ -57,15 +65,17 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
     freedom = n - p
     noise = float(np.sqrt(residual @ residual / freedom)) if freedom > 0 else float("nan")
     at_bound = (x <= task.box.low) | (x >= task.box.high)
-    seen = Seen.of(task, jacobian, x, ~at_bound)
+    seen = Seen.of(task, setting.rounding, jacobian, x, ~at_bound)
     covariance = seen.covariance(max(noise, setting.rounding))
+    if freedom <= 0:
+        covariance = np.diag(np.full(p, np.inf))
     covariance[at_bound] = covariance[:, at_bound] = np.nan
     exact = freedom > 0 and noise <= _EXACT * setting.rounding
     names = np.array(task.free_names)
     objections, status = [], FitStatus.EXACT if exact else FitStatus.FITTED
     remarks = []
     if not np.isfinite(found.length[0]):
-        objections.append("the model is not finite where the fit ended, or no data are left over")
+        objections.append("the model is not finite where the fit ended")
         status = FitStatus.NOT_CONVERGED
     elif freedom <= 0:
         objections.append(
@@ -111,12 +121,19 @@ class Seen(NamedTuple):
     """Those that are not held by a bound."""
 
     @classmethod
-    def of(cls, task: Task, jacobian: np.ndarray, x: np.ndarray, varied: np.ndarray) -> "Seen":
+    def of(
+        cls,
+        task: Task,
+        rounding: float,
+        jacobian: np.ndarray,
+        x: np.ndarray,
+        varied: np.ndarray,
+    ) -> "Seen":
         """Decompose the Jacobian of the right data."""
         jacobian = np.where(np.isfinite(jacobian), jacobian, 0)
         norms = np.linalg.norm(jacobian, axis=0)
-        size = np.maximum(np.abs(x), np.abs(task.start))
-        least = _ROUNDINGS * task.rounding * np.sqrt(max(len(jacobian), 1))
+        size = np.maximum(np.abs(x), np.abs(typical(task.start)))
+        least = _ROUNDINGS * rounding * np.sqrt(max(len(jacobian), 1))
         blind = varied & ((norms * size < least) & (size > 0) | (norms == 0))
         use = varied & ~blind
         scale = np.where(use, norms, 1)
@@ -149,12 +166,30 @@ def _at_minimum(found: Candidates, n: int, p: int) -> bool:
 def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:
     doubts = []
     n, p = int(np.sum(setting.counts > 0)), found.ended.x.shape[1]
-    if null_length(task, setting, p) - found.length[0] < gain_needed(n, p):
+    if np.sum(found.keep[0]) < n and found.length[0] > -_CHANCE:
+        doubts.append(
+            "so many data would be wrong that the others may agree with the model by chance"
+        )
+    elif np.ptp(task.y) > 0 and null_length(task, setting, p) - found.length[0] < gain_needed(n, p):
         doubts.append(
             "the model does not explain the data better than a constant does, as far as they can "
             "tell: too many may be wrong, or the noise too large"
         )
+    for other in rivals(setting, found)[:1]:
+        wrong = int(np.sum(setting.counts > 0) - np.sum(found.keep[other]))
+        pairs = zip(task.free_names, found.ended.x[other], strict=True)
+        values = (f"{name} = {x:.4g}" for name, x in pairs)
+        doubts.append(
+            f"another fit tells the data as well or nearly so: {', '.join(values)}, "
+            f"with {wrong} wrong"
+        )
     residual, y = found.ended.residual[0][found.keep[0]], (task.y / task.units)[found.keep[0]]
+    close = _curve_of_wrong(setting, found, float(np.ptp(y + residual)))
+    if close:
+        doubts.append(
+            f"{close} of the data called wrong follow a curve close to the fit: the model misses "
+            "something there"
+        )
     structured = correlation(residual) > _STRUCTURED * np.sqrt(len(residual))
     if structured and len(residual) >= _ENOUGH and np.std(residual) > _COARSE * np.ptp(y):
         doubts.append(
@@ -168,6 +203,22 @@ def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list
     return doubts
 
 
+def _curve_of_wrong(setting: Setting, found: Candidates, width: float) -> int:
+    """How many data called wrong follow a curve close to that of the fit, if any do.
+
+    Gross errors are anywhere in the range of the curve: seldom close to it, and on both sides.
+    """
+    residual = found.ended.residual[0][~found.keep[0] & (setting.counts > 0)]
+    order = np.argsort(np.abs(residual), kind="stable")
+    counts = np.arange(1, len(residual) + 1)
+    share = np.minimum(np.abs(residual[order]) / width, 1.0)
+    by_chance = bdtrc(counts - 1, len(residual), share)
+    if np.min(by_chance, initial=1.0) >= _RARE:
+        return 0
+    close = np.sort(order[: int(np.argmin(by_chance)) + 1])
+    return len(close) if correlation(residual[close]) > _IN_LINE else 0
+
+
 def null_length(task: Task, setting: Setting, fitted: int) -> float:
     """Length of the message that tells the data by a constant; by nothing, if that is the model."""
     centre = np.median(task.y) if fitted > 1 else 0.0
@@ -178,7 +229,7 @@ def null_length(task: Task, setting: Setting, fitted: int) -> float:
     scale = max(scale, setting.rounding)
     sizes = np.maximum(np.abs(residual), setting.rounding)[None]
     numbers = np.array([scale]), np.array([setting.width])
-    return float(shortest(sizes, counts[None], constants, *numbers)[1][0])
+    return float(shortest(sizes, counts[None], constants, *numbers, 0.0)[1][0])
 
 
 def gain_needed(n: Any, p: int) -> Any:

@@ -13,7 +13,7 @@ from .._dtype import x64_context, x64_is_on
 from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..solve.progress import no_progress_bar, progress_bar
-from ._data import Task, prepare, start_like
+from ._data import EPS, Task, prepare, start_like
 from ._gradients import differentiable
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
@@ -186,11 +186,18 @@ def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
         evaluate=task.evaluate,
         counts=np.ones(len(task.y)),
         box=task.box,
-        rounding=task.rounding or float(np.finfo(np.float64).tiny),
+        rounding=task.rounding or _rounding_at_start(task),
         width=width,
         watch=watch,
         robust=robust,
     )
+
+
+def _rounding_at_start(task: Task) -> float:
+    """Rounding errors of residuals if all data are 0: those of what the model returns."""
+    residual, _ = task.evaluate(np.zeros(1, int), task.start[None])
+    size = float(np.sqrt(np.mean(residual**2)))
+    return EPS * size if 0 < size < np.inf else float(np.finfo(np.float64).tiny)
 
 
 def _run(search: Search, report: Callable[[int, float], None]) -> bool:
