@@ -59,13 +59,35 @@ def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.n
 
 
 def distance(fitted: lm.Fit, best: lm.Fit) -> float:
-    """Largest difference of parameters in standard errors; 0 for the same curve."""
-    curve = np.asarray(fitted.residual) - np.asarray(best.residual)
-    curve = curve[np.isfinite(curve)]
-    rounding = 1e-14 * np.max(np.abs(best.task.y))
-    if np.sqrt(np.mean(curve**2)) <= 1e-3 * best.noise + rounding:
+    """Largest difference of parameters in standard errors; 0 for the same curve.
+
+    Of parameters with the same curve as the best, such as those with two terms exchanged, the ones
+    nearest to the fit count.
+    """
+    if _same_curve(fitted, best):
         return 0.0
-    return float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+    away = float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+    if away > 5:
+        right = np.isfinite(best.residual)
+        sigma = None if best.task.sigma is None else np.where(right, fitted.task.sigma, np.nan)
+        twin = lm.fit(
+            best.task.model,
+            np.where(right, fitted.task.y, np.nan),
+            fitted.x,
+            loss=lm.losses.SquaredL2(),
+            sigma=sigma,
+            starts=0,
+        )
+        if _same_curve(twin, best):
+            away = min(away, float(np.max(np.abs(fitted.x - twin.x) / twin.standard_errors)))
+    return away
+
+
+def _same_curve(one: lm.Fit, other: lm.Fit) -> bool:
+    curve = np.asarray(one.residual) - np.asarray(other.residual)
+    curve = curve[np.isfinite(curve)]
+    rounding = 1e-14 * np.max(np.abs(other.task.y))
+    return bool(np.sqrt(np.mean(curve**2)) <= 1e-3 * other.noise + rounding)
 
 
 def outliers(seeds: int) -> int:

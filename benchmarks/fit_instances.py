@@ -159,12 +159,12 @@ WRONG = ("anywhere", "one side", "clusters", "end of the range", "none")
 """Where the wrong data of the others are."""
 
 
-def instance(family: str, seed: int, reach: float = 3.0) -> Instance:
+def instance(family: str, seed: int, reach: float = 3.0, share: float | None = None) -> Instance:
     """Parameters, units, noise, wrong data and start at random.
 
     The unit of the data is a power of ten, noise is between 0.1 and 5 per cent of the range of
     the curve, up to 40 per cent of the data are moved by 1 to 5 times their range, and the start is
-    within a factor of ``reach`` of the truth.
+    within a factor of ``reach`` of the truth. ``share`` is that of the wrong data, if given.
     """
     rng = np.random.default_rng([20261117, seed])
     function, draw = _MODELS[family]
@@ -176,8 +176,8 @@ def instance(family: str, seed: int, reach: float = 3.0) -> Instance:
     unit = 10.0 ** rng.integers(-6, 7)
     scale = np.ptp(clean)
     noise = scale * 10 ** rng.uniform(-3, np.log10(0.05))
-    share = rng.choice([0.0, rng.uniform(0, 0.4)])
-    right = rng.random(n) >= share
+    drawn = rng.choice([0.0, rng.uniform(0, 0.4)])
+    right = rng.random(n) >= (drawn if share is None else share)
     y = clean + noise * rng.standard_normal(n)
     moved = rng.uniform(1, 5, n) * scale * rng.choice([-1.0, 1.0], n)
     y = np.where(right, y, y + moved)

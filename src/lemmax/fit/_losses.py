@@ -14,8 +14,6 @@ SQUARES, ABSOLUTE, REDESCENDING = 2.0, 1.0, -2.0
 
 # The median of the sizes of Gaussian residuals is their standard deviation divided by this.
 _GAUSSIAN = 1.482602218505602
-# The same for the smallest quarter of the sizes.
-_QUARTER = 3.138344150870262
 
 
 class Loss(NamedTuple):
@@ -49,15 +47,6 @@ class Loss(NamedTuple):
 def squares(lanes: int) -> Loss:
     """Least squares in every lane."""
     return Loss(SQUARES, np.ones(lanes))
-
-
-def quarter_scale(residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.ndarray:
-    """The same from the smallest quarter: rougher, but three quarters may be wrong."""
-    sizes = np.sort(np.where(counts > 0, np.abs(residual), np.inf), axis=1)
-    n = np.sum(counts > 0, axis=1)
-    first = np.minimum(fitted, np.maximum(n - 1, 0))
-    place = np.minimum(first + (n - first) // 4, np.maximum(n - 1, 0))
-    return _QUARTER * sizes[np.arange(len(sizes)), place]
 
 
 def robust_scale(residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.ndarray:

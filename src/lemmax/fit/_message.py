@@ -96,6 +96,18 @@ def shortest(
     return keep, length
 
 
+def length_of(
+    sizes: np.ndarray, keep: np.ndarray, counts: np.ndarray, fitted: int, width: float
+) -> np.ndarray:
+    """Lengths of messages that tell these data as right and the others as wrong, in every lane."""
+    there = counts > 0
+    place = np.argsort(np.where(keep, 0, np.where(there, 1, 2)), axis=1, kind="stable")
+    ordered = np.take_along_axis(np.where(there, sizes, np.inf), place, axis=1) / width
+    kept = np.sum(keep, axis=1)[:, None]
+    heavy = np.ones(len(sizes), bool)
+    return _chosen(ordered, kept, np.sum(there, axis=1), fitted, heavy)[1]
+
+
 def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.ndarray:
     """How many data may be right: those below one of the largest gaps, or all (last)."""
     total = ordered.shape[1]
@@ -133,7 +145,8 @@ def _chosen(ordered, kept, n, fitted: int, heavy) -> tuple[np.ndarray, np.ndarra
         told = np.where(heavy[:, None], np.minimum(gaussian, student), gaussian)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    length = told + _ODDS * wrong + places
+    # If most data are wrong, it is the right ones that have to be named.
+    length = told + _ODDS * np.minimum(wrong, kept) + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._losses import ABSOLUTE, REDESCENDING, Loss, quarter_scale, robust_scale, squares
-from ._message import shortest
+from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
+from ._message import length_of, shortest
 from ._steps import Box, Ended, Evaluate, descend
 
 # The redescending loss bends at the first multiple of the scale of all data, then at halves of that
@@ -17,6 +17,8 @@ _FALLS = 12
 _ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
 # A scale that falls by less than this is found.
 _STABLE = 0.8
+# So many wrong data are taken for right on trial.
+_REVERSED = 3
 # Residuals below so many rounding errors are none.
 _EXACT = 16.0
 
@@ -118,11 +120,12 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
     return ended
 
 
-def refine(setting: Setting, ended: Ended) -> Candidates:
+def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
     """A redescending loss at a falling scale, then least squares on what is right.
 
-    Of all scales the one with the shortest message counts: below the scale of the noise, fits
-    follow a few data.
+    The scale falls to that of what seems right; ``deep``, until few data are within it, since the
+    scale of the noise is not known while most data are wrong. Of all scales the one with the
+    shortest message counts.
     """
     p = ended.x.shape[1]
     counts = np.broadcast_to(setting.counts, ended.residual.shape)
@@ -141,10 +144,11 @@ def refine(setting: Setting, ended: Ended) -> Candidates:
         better = length < least
         best = Ended(*(_where(better, new, old) for new, old in zip(ended, best, strict=True)))
         least = np.minimum(length, least)
-        noise = np.minimum(
-            setting.scale(ended.residual, keep, p),
-            np.maximum(quarter_scale(ended.residual, counts, p), _EXACT * setting.rounding),
-        )
+        noise = setting.scale(ended.residual, keep, p)
+        if deep:
+            sizes = np.sort(np.where(counts > 0, np.abs(ended.residual), np.inf), axis=1)
+            few = sizes[:, min(2 * p + 2, sizes.shape[1] - 1)]
+            noise = np.minimum(noise, np.maximum(few, _EXACT * setting.rounding))
         if np.all(scale <= _BENDS[1] * noise / _STABLE):
             break
         scale = np.minimum(np.maximum(scale / 2, _BENDS[1] * noise), scale)
@@ -188,6 +192,39 @@ def settle(setting: Setting, ended: Ended, heavy: np.ndarray, **options) -> Cand
             break
         keep = new
     return Candidates(ended, keep, length, heavy.copy())
+
+
+def neighbours(setting: Setting, one: Candidates, **options) -> Candidates:
+    """Least squares with some decisions on data reversed that may have gone the other way.
+
+    These are the wrong data closest to the curve, taken for right (one, two or three of them), and
+    the right one without which the parameters would change most, taken for wrong.
+    """
+    p = one.ended.x.shape[1]
+    residual, right = one.ended.residual[0], one.keep[0]
+    wrong = np.flatnonzero(~right & (setting.counts > 0))
+    nearest = wrong[np.argsort(np.abs(residual[wrong]), kind="stable")]
+    keep = np.repeat(one.keep, min(len(wrong), _REVERSED) + 1, axis=0)
+    for k in range(len(keep) - 1):
+        keep[k, nearest[: k + 1]] = True
+    left = np.linalg.svd(scaled(one.ended.jacobian[0][right]), full_matrices=False)[0]
+    leverage = np.minimum(np.sum(left**2, axis=1), 1 - 1e-9)
+    moves = np.sqrt(leverage) * np.abs(residual[right]) / (1 - leverage)
+    keep[-1, np.flatnonzero(right)[np.argmax(moves)]] = False
+    keep = keep[np.sum(keep, axis=1) > p]
+    x = np.repeat(one.ended.x, len(keep), axis=0)
+    ended = setting.descend(x, keep.astype(float), squares(len(keep)), **options)
+    sizes = np.maximum(np.abs(ended.residual), _EXACT * setting.rounding)
+    counts = np.broadcast_to(setting.counts, keep.shape)
+    length = length_of(np.nan_to_num(sizes, nan=np.inf), keep, counts, p, setting.width)
+    length = np.where(np.isfinite(ended.value), length, np.inf)
+    return Candidates(ended, keep, length, np.ones(len(keep), bool))
+
+
+def scaled(jacobian: np.ndarray) -> np.ndarray:
+    """Columns of norm 1; zeros where not finite."""
+    norms = np.linalg.norm(jacobian, axis=0)
+    return np.nan_to_num(jacobian / np.where(norms > 0, norms, 1))
 
 
 def judge(

@@ -13,7 +13,9 @@ from ._refine import (
     candidates,
     joined,
     judge,
+    neighbours,
     refine,
+    scaled,
     settle,
     settled,
 )
@@ -129,8 +131,13 @@ class Search:
         self._compare()
 
     def _compare(self) -> None:
-        """Follow rivals of the best fit to their minima: most are on the way to it."""
-        found, setting = self.found, self.setting
+        """Look for rivals of the best fit, and follow them to their minima."""
+        setting = self.setting
+        if setting.robust and self.found.ended.settled[0] and np.isfinite(self.found.length[0]):
+            near = neighbours(setting, self.found.of(np.array([0])), **_FINAL)
+            near.ended.steps[:] += _TRIED + 1
+            self._add(near)
+        found = self.found
         for _ in range(_RIVALS):
             rough = [k for k in _near(setting, found) if not _final(found, k)]
             if not rough:
@@ -146,10 +153,10 @@ class Search:
         followed = min(-(-count // _FOLLOWED_PART), _MOST)
         tried = tried[np.argsort(length, kind="stable")[:followed]]
         if setting.robust:
-            self._add(refine(setting, absolute(setting, tried)))
+            self._add(refine(setting, absolute(setting, tried), deep=True))
             # Least absolute deviations may lead away from where gross errors have no say.
             near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
-            self._add(refine(setting, at(setting, near)))
+            self._add(refine(setting, at(setting, near), deep=True))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
             self._add(candidates(setting, ended))
@@ -173,10 +180,7 @@ class Search:
         keep, p = found.keep[0], found.ended.x.shape[1]
         noise = float(setting.scale(found.ended.residual[:1], setting.counts, p)[0])
         jacobian = found.ended.jacobian[0][keep]
-        norms = np.linalg.norm(jacobian, axis=0)
-        left, s, _ = np.linalg.svd(
-            np.nan_to_num(jacobian / np.where(norms > 0, norms, 1)), full_matrices=False
-        )
+        left, s, _ = np.linalg.svd(scaled(jacobian), full_matrices=False)
         leverage = np.sum(left[:, s > 1e-10 * np.max(s, initial=0.0)] ** 2, axis=1)
         few = np.sum(setting.counts > 0) < max(_ENOUGH, 3 * p)
         high = np.max(leverage, initial=0.0) > _LEVERAGE
@@ -254,7 +258,9 @@ def _near(setting: Setting, found: Candidates) -> list[int]:
     residual = found.ended.residual[0][keep]
     noise = np.sqrt(residual @ residual / max(len(residual) - found.ended.x.shape[1], 1))
     # Along one parameter a change by a standard error is one by the noise, summed over the data.
-    change = np.linalg.norm(found.ended.residual[:, keep] - residual, axis=1)
+    either = found.keep | keep
+    change = np.where(either, found.ended.residual - found.ended.residual[0], 0)
+    change = np.linalg.norm(change, axis=1)
     near = found.length < found.length[0] + _NEARLY
     others = np.flatnonzero(near & (change > _APART * max(float(noise), setting.rounding)))
     return others[np.argsort(found.length[others], kind="stable")].tolist()

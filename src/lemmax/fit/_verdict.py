@@ -229,7 +229,7 @@ def null_length(task: Task, setting: Setting, fitted: int) -> float:
     scale = max(scale, setting.rounding)
     sizes = np.maximum(np.abs(residual), setting.rounding)[None]
     numbers = np.array([scale]), np.array([setting.width])
-    return float(shortest(sizes, counts[None], constants, *numbers, 0.0)[1][0])
+    return float(shortest(sizes, counts[None], constants, *numbers)[1][0])
 
 
 def gain_needed(n: Any, p: int) -> Any:
