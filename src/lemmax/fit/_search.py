@@ -101,7 +101,7 @@ class Search:
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
         self.found = candidates(setting, plain)
-        if _plainly_right(setting, self.found):
+        if plainly_right(setting, self.found):
             return
         linear = np.zeros(given.shape[1], bool)
         if setting.robust:
@@ -197,7 +197,7 @@ class Search:
         return bool(agreeing >= needed and wrong <= _FEW_WRONG)
 
 
-def _plainly_right(setting: Setting, found: Candidates) -> bool:
+def plainly_right(setting: Setting, found: Candidates) -> bool:
     """Whether least squares from the start leave nothing to look for.
 
     That is noise far below the range of the data, of one size, without any wrong datum and without

@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtrc
+from scipy.special import bdtrc, fdtri
 
 from ._data import Task
-from ._losses import robust_scale
+from ._losses import robust_scale, squares
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import correlation, rivals
+from ._search import correlation, plainly_right, rivals
 from ._starts import typical
 from .status import FitStatus
 
@@ -36,6 +36,8 @@ _CHANCE = 5.0
 # More wrong data close to the curve than chance has with this probability are too many, if their
 # neighbours are correlated by so many standard deviations.
 _RARE, _IN_LINE = 1e-4, 2.0
+# Parts of the data that are kept aside in turn, and how well they are fitted without.
+_PARTS, _ROUGH = 5, {"tol": 1e-2, "max_steps": 25}
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark.
@@ -196,6 +198,12 @@ def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list
             "the residuals follow a curve of their own: the model misses something, or this is a "
             "local minimum"
         )
+    worse = 0.0 if plainly_right(setting, found) else _unpredicted(setting, found)
+    if worse:
+        doubts.append(
+            f"data that are kept aside are not predicted by the others: errors are {worse:.1f} "
+            "times as large as they should be"
+        )
     if setting.robust and np.max(seen.leverage, initial=0.0) > _LEVERAGE:
         doubts.append(
             "a parameter rests on a single datum, so that nothing would show if that were wrong"
@@ -217,6 +225,37 @@ def _curve_of_wrong(setting: Setting, found: Candidates, width: float) -> int:
         return 0
     close = np.sort(order[: int(np.argmin(by_chance)) + 1])
     return len(close) if correlation(residual[close]) > _IN_LINE else 0
+
+
+def _unpredicted(setting: Setting, found: Candidates) -> float:
+    """By which factor right data are worse predicted by the others than they should be; 0 if not.
+
+    A few parts of them are kept aside in turn, and predicted by a fit to the rest. Squares of the
+    errors, in units of what noise and parameters let expect, follow a distribution of Fisher's.
+    """
+    x, keep, p = found.ended.x[0], found.keep[0], found.ended.x.shape[1]
+    places = np.flatnonzero(keep)
+    parts = min(_PARTS, len(places))
+    freedom = len(places) - -(-len(places) // parts) - p
+    if freedom < 1:
+        return 0.0
+    aside = np.zeros((parts, len(keep)), bool)
+    aside[np.arange(len(places)) % parts, places] = True
+    weight = (keep & ~aside).astype(float)
+    known = tuple(np.repeat(part[:1], len(aside), axis=0) for part in found.ended[1:3])
+    fits = setting.descend(
+        np.repeat(x[None], len(aside), axis=0), weight, squares(len(aside)), known=known, **_ROUGH
+    )
+    errors = []
+    for residual, jacobian, out, used in zip(fits.residual, fits.jacobian, aside, weight > 0, strict=True):
+        norms = np.linalg.norm(jacobian[used], axis=0)
+        matrix = jacobian / np.where(norms > 0, norms, 1)
+        inverse = np.linalg.pinv(matrix[used], rcond=_UNSEEN)
+        leverage = np.sum((matrix[out] @ inverse) ** 2, axis=1)
+        noise = np.sum(residual[used] ** 2) / (np.sum(used) - p)
+        errors.append(residual[out] ** 2 / ((1 + leverage) * max(noise, setting.rounding**2)))
+    square = float(np.mean(np.concatenate(errors)))
+    return np.sqrt(square) if not square < fdtri(len(places), freedom, 1 - _RARE) else 0.0
 
 
 def null_length(task: Task, setting: Setting, fitted: int) -> float:
