@@ -25,6 +25,10 @@ class Case(NamedTuple):
     """Whether the Jacobian has not full rank at the minimum."""
 
 
+def _range(*ends: float) -> np.ndarray:
+    return np.arange(*ends, dtype=float)
+
+
 def _functions(name, function, start, minima, count, singular=False) -> Case:
     start = np.asarray(start, float)
     return Case(name, function, np.zeros(count), start, tuple(np.atleast_1d(minima)), singular)
@@ -52,11 +56,11 @@ def _brown_scaled(x):
 
 
 def _beale(x):
-    return x[0] * (1 - x[1] ** jnp.arange(1, 4))
+    return x[0] * (1 - x[1] ** _range(1, 4))
 
 
 def _jennrich(x):
-    i = jnp.arange(1, 11)
+    i = _range(1, 11)
     return jnp.exp(i * x[0]) + jnp.exp(i * x[1])
 
 
@@ -66,21 +70,21 @@ def _helical(x):
 
 
 def _bard(x):
-    u = jnp.arange(1.0, 16)
+    u = _range(1.0, 16)
     v = 16 - u
     return x[0] + u / (v * x[1] + jnp.minimum(u, v) * x[2])
 
 
 def _gaussian(x):
-    t = (8 - jnp.arange(1, 16)) / 2
+    t = (8 - _range(1, 16)) / 2
     return x[0] * jnp.exp(-x[1] * (t - x[2]) ** 2 / 2)
 
 
 def _meyer(x):
-    return x[0] * jnp.exp(x[1] / (45 + 5 * jnp.arange(1, 17) + x[2]))
+    return x[0] * jnp.exp(x[1] / (45 + 5 * _range(1, 17) + x[2]))
 
 
-_GULF = np.arange(1, 100) / 100
+_GULF = _range(1, 100) / 100
 
 
 def _gulf(x):
@@ -89,7 +93,7 @@ def _gulf(x):
 
 
 def _box(x):
-    t = 0.1 * jnp.arange(1, 11)
+    t = 0.1 * _range(1, 11)
     return jnp.exp(-t * x[0]) - jnp.exp(-t * x[1]) - x[2] * (jnp.exp(-t) - jnp.exp(-10 * t))
 
 
@@ -121,28 +125,28 @@ def _kowalik(x):
 
 
 def _brown_dennis(x):
-    t = jnp.arange(1, 21) / 5
+    t = _range(1, 21) / 5
     return (x[0] + t * x[1] - jnp.exp(t)) ** 2 + (x[2] + x[3] * jnp.sin(t) - jnp.cos(t)) ** 2
 
 
 def _osborne_1(x):
-    t = 10 * jnp.arange(33)
+    t = 10 * _range(33)
     return x[0] + x[1] * jnp.exp(-t * x[3]) + x[2] * jnp.exp(-t * x[4])
 
 
 def _biggs(x):
-    t = 0.1 * jnp.arange(1, 14)
+    t = 0.1 * _range(1, 14)
     return x[2] * jnp.exp(-t * x[0]) - x[3] * jnp.exp(-t * x[1]) + x[5] * jnp.exp(-t * x[4])
 
 
 def _osborne_2(x):
-    t = jnp.arange(65) / 10
+    t = _range(65) / 10
     peaks = [x[k] * jnp.exp(-((t - x[k + 7]) ** 2) * x[k + 4]) for k in (1, 2, 3)]
     return x[0] * jnp.exp(-t * x[4]) + peaks[0] + peaks[1] + peaks[2]
 
 
 def _watson(x):
-    t, j = np.arange(1, 30)[:, None] / 29, np.arange(x.size)
+    t, j = _range(1, 30)[:, None] / 29, _range(x.size)
     slopes = t ** np.maximum(j - 1, 0) * j
     most = slopes @ x - (t**j @ x) ** 2 - 1
     return jnp.concatenate([most, jnp.stack([x[0], x[1] - x[0] ** 2 - 1])])
@@ -154,25 +158,25 @@ def _penalty_1(x):
 
 def _penalty_2(x):
     n = x.size
-    i = np.arange(2, n + 1)
+    i = _range(2, n + 1)
     y = np.exp(i / 10) + np.exp((i - 1) / 10)
     return jnp.concatenate(
         [
             x[:1] - 0.2,
             np.sqrt(1e-5) * (jnp.exp(x[1:] / 10) + jnp.exp(x[:-1] / 10) - y),
             np.sqrt(1e-5) * (jnp.exp(x[1:] / 10) - np.exp(-0.1)),
-            jnp.sum(np.arange(n, 0, -1) * x**2)[None] - 1,
+            jnp.sum(_range(n, 0, -1) * x**2)[None] - 1,
         ]
     )
 
 
 def _variably_dimensioned(x):
-    total = jnp.sum(np.arange(1, x.size + 1) * (x - 1))
+    total = jnp.sum(_range(1, x.size + 1) * (x - 1))
     return jnp.concatenate([x - 1, jnp.stack([total, total**2])])
 
 
 def _trigonometric(x):
-    i = np.arange(1, x.size + 1)
+    i = _range(1, x.size + 1)
     return x.size - jnp.sum(jnp.cos(x)) + i * (1 - jnp.cos(x)) - jnp.sin(x)
 
 
@@ -181,7 +185,7 @@ def _brown_almost_linear(x):
 
 
 def _times(n):
-    return np.arange(1, n + 1) / (n + 1)
+    return _range(1, n + 1) / (n + 1)
 
 
 def _boundary_value(x):
@@ -215,12 +219,12 @@ def _linear(x):
 
 
 def _linear_rank_1(x):
-    return np.arange(1, 21) * jnp.sum(np.arange(1, x.size + 1) * x) - 1
+    return _range(1, 21) * jnp.sum(_range(1, x.size + 1) * x) - 1
 
 
 def _linear_zero_columns(x):
-    factors = np.concatenate([[0], np.arange(1, 19), [0]])
-    return factors * jnp.sum((np.arange(1, x.size + 1) * x)[1:-1]) - 1
+    factors = np.concatenate([[0], _range(1, 19), [0]])
+    return factors * jnp.sum((_range(1, x.size + 1) * x)[1:-1]) - 1
 
 
 def _chebyquad(x):
@@ -240,7 +244,7 @@ def cases() -> list[Case]:
     """All of them, in the order of the paper."""
     m, n = 20, 10
     half = _data(".0009 .0044 .0175 .0540 .1295 .2420 .3521 .3989")
-    t = 0.1 * np.arange(1, 14)
+    t = 0.1 * _range(1, 14)
     return [
         _functions("Rosenbrock", _rosenbrock, [-1.2, 1], 0, 2),
         _functions("Freudenstein and Roth", _freudenstein, [0.5, -2], [0, 48.9842536792], 2),
@@ -250,7 +254,7 @@ def cases() -> list[Case]:
         Case(
             "Jennrich and Sampson",
             _jennrich,
-            2 + 2 * np.arange(1.0, 11),
+            2 + 2 * _range(1.0, 11),
             np.array([0.3, 0.4]),
             (124.362182356,),
             singular=True,
@@ -330,12 +334,12 @@ def cases() -> list[Case]:
         _functions(
             "Extended Powell singular", _powell_singular, [3, -1, 0, 1] * 3, 0, 12, singular=True
         ),
-        _functions("Penalty I 4", _penalty_1, np.arange(1, 5), 2.24997750057e-5, 5),
-        _functions("Penalty I 10", _penalty_1, np.arange(1, 11), 7.08765149604e-5, 11),
+        _functions("Penalty I 4", _penalty_1, _range(1, 5), 2.24997750057e-5, 5),
+        _functions("Penalty I 10", _penalty_1, _range(1, 11), 7.08765149604e-5, 11),
         _functions("Penalty II 4", _penalty_2, np.full(4, 0.5), 9.37629e-6, 8),
         _functions("Penalty II 10", _penalty_2, np.full(10, 0.5), 2.93660e-4, 20),
         _functions(
-            "Variably dimensioned", _variably_dimensioned, 1 - np.arange(1, n + 1) / n, 0, n + 2
+            "Variably dimensioned", _variably_dimensioned, 1 - _range(1, n + 1) / n, 0, n + 2
         ),
         _functions("Trigonometric", _trigonometric, np.full(n, 1 / n), [0, 2.79506122e-5], n),
         _functions("Brown almost linear", _brown_almost_linear, np.full(n, 0.5), [0, 1], n),

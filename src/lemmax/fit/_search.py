@@ -121,7 +121,7 @@ class Search:
             self.starts += count
             self._vary(count, linear)
             if setting.robust and (self._fragile or not self._right_so_far):
-                self._add(_subsets(setting, self.found, given, self.rng))
+                self._add(_subsets(setting.wide, self.found, given, self.rng))
             # Weak correlation alone is no reason to go on if all starts lead here.
             residual = self.found.ended.residual[0][self.found.keep[0]]
             weak = correlation(residual) <= _WEAK * np.sqrt(len(residual))
@@ -146,17 +146,18 @@ class Search:
         self.found = _best(setting, found)
 
     def _vary(self, count: int, linear: np.ndarray) -> None:
-        setting = self.setting
+        setting = self.setting.wide
         tried = variations(self.start, setting.box, count, self.rng)
         tried, residual = solve_linear(setting, tried, linear)
         _, length = judge(setting, residual, len(self.start))
+        deep = self._fragile or not self._right_so_far
         followed = min(-(-count // _FOLLOWED_PART), _MOST)
         tried = tried[np.argsort(length, kind="stable")[:followed]]
         if setting.robust:
-            self._add(refine(setting, absolute(setting, tried), deep=True))
+            self._add(refine(setting, absolute(setting, tried), deep=deep))
             # Least absolute deviations may lead away from where gross errors have no say.
             near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
-            self._add(refine(setting, at(setting, near), deep=True))
+            self._add(refine(setting, at(setting, near), deep=deep))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
             self._add(candidates(setting, ended))

@@ -247,7 +247,9 @@ def _unpredicted(setting: Setting, found: Candidates) -> float:
         np.repeat(x[None], len(aside), axis=0), weight, squares(len(aside)), known=known, **_ROUGH
     )
     errors = []
-    for residual, jacobian, out, used in zip(fits.residual, fits.jacobian, aside, weight > 0, strict=True):
+    for residual, jacobian, out, used in zip(
+        fits.residual, fits.jacobian, aside, weight > 0, strict=True
+    ):
         norms = np.linalg.norm(jacobian[used], axis=0)
         matrix = jacobian / np.where(norms > 0, norms, 1)
         inverse = np.linalg.pinv(matrix[used], rcond=_UNSEEN)

@@ -190,6 +190,7 @@ def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
         width=width,
         watch=watch,
         robust=robust,
+        together=task.evaluate_together,
     )
 
 
