@@ -92,7 +92,7 @@ def distance(fitted: lm.Fit, best: lm.Fit) -> float:
     away = float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
     if away > 5:
         right = np.isfinite(best.residual)
-        sigma = None if best.task.sigma is None else np.where(right, fitted.task.sigma, np.nan)
+        sigma = fitted.task.sigma
         twin = lm.fit(
             best.task.model,
             np.where(right, fitted.task.y, np.nan),

@@ -35,6 +35,8 @@ class Setting(NamedTuple):
     """The range of the data, in the units of residuals."""
     watch: Callable[[], None] = lambda: None
     robust: bool = True
+    grain: float = 0.0
+    """Standard deviation by which data were rounded: smaller residuals are a coincidence."""
     together: Evaluate | None = None
     """Evaluates many lanes faster, if it has been compiled: worth it in a long search."""
 
@@ -221,7 +223,7 @@ def neighbours(setting: Setting, one: Candidates, **options) -> Candidates:
     keep = keep[np.sum(keep, axis=1) > p]
     x = np.repeat(one.ended.x, len(keep), axis=0)
     ended = setting.descend(x, keep.astype(float), squares(len(keep)), **options)
-    sizes = np.maximum(np.abs(ended.residual), _EXACT * setting.rounding)
+    sizes = np.maximum(np.abs(ended.residual), max(_EXACT * setting.rounding, setting.grain))
     counts = np.broadcast_to(setting.counts, keep.shape)
     length = length_of(np.nan_to_num(sizes, nan=np.inf), keep, counts, p, setting.width)
     length = np.where(np.isfinite(ended.value), length, np.inf)
@@ -239,9 +241,10 @@ def judge(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which data are right in each lane, and the length of the message; infinite if not finite."""
     lanes = len(residual)
-    scale = setting.scale(residual, setting.counts, fitted)
+    floor = max(_EXACT * setting.rounding, setting.grain)
+    scale = np.maximum(setting.scale(residual, setting.counts, fitted), setting.grain)
     # Rounding errors are all alike: fits that leave no more are equally good.
-    sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
+    sizes = np.maximum(np.abs(residual), floor)
     least = 0.0 if setting.robust else 1.0
     counts = np.broadcast_to(setting.counts, residual.shape)
     width = np.full(lanes, setting.width)

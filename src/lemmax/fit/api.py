@@ -191,7 +191,18 @@ def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
         watch=watch,
         robust=robust,
         together=task.evaluate_together,
+        grain=_grain(task.y) / float(np.median(task.units)),
     )
+
+
+def _grain(y: np.ndarray, digits: int = 8) -> float:
+    """Standard deviation of rounding if the data are decimal numbers of few digits, else 0."""
+    size = float(np.max(np.abs(y), initial=0.0))
+    for k in range(digits if size > 0 else 0):
+        step = 10.0 ** (np.floor(np.log10(size)) - k)
+        if np.all(np.abs(y / step - np.round(y / step)) < 1e-6):
+            return step / np.sqrt(12)
+    return 0.0
 
 
 def _rounding_at_start(task: Task) -> float:
