@@ -1,8 +1,9 @@
 """`lm.fit` on NIST's problems, with and without wrong data, and on random ones.
 
-``python -m benchmarks.fit nist`` for certified digits from both starts, ``outliers`` with a tenth
-and three tenths of the data wrong, ``random`` for coverage of intervals, wrong and refused answers,
-``seconds`` and ``many`` beside scipy.
+``python -m benchmarks.fit nist`` for certified digits from both starts, ``mgh`` for the problems of
+Moré, Garbow and Hillstrom, ``outliers`` with a tenth and three tenths of the data wrong, ``random``
+for coverage of intervals, wrong and refused answers (``others``: on other families), ``beyond``
+with more than half of the data wrong, ``seconds`` and ``many`` beside scipy.
 """
 
 import argparse
@@ -18,7 +19,8 @@ import scipy.optimize
 
 import lemmax as lm
 
-from .fit_instances import FAMILIES, Instance, instance, twins
+from .fit_instances import FAMILIES, OTHERS, Instance, instance, other_instance, twins
+from .mgh import cases
 from .nist import Problem, problems
 
 
@@ -46,6 +48,27 @@ def nist() -> int:
     return 0 if right == 54 else 1
 
 
+def mgh() -> int:
+    """Known minima by least squares from the standard starts, and statuses that fit them."""
+    broken = 0
+    for case in cases():
+        fitted = lm.fit(case.model, case.y, case.start, loss=lm.losses.SquaredL2())
+        reached = float(np.sum(np.asarray(fitted.residual) ** 2))
+        start = np.sum((np.asarray(case.model(case.start)) - case.y) ** 2)
+        found = any(abs(reached - least) <= 1e-5 * least + 1e-20 * start for least in case.minima)
+        # Neither equations without data to spare nor parameters that data do not tell are success.
+        unsure = case.singular or len(case.y) == len(case.start)
+        honest = not fitted.status.succeeded if unsure else found
+        broken += not (found and honest)
+        print(
+            f"{case.name:28} {len(case.start):2} {len(case.y):2} {reached:11.5e} "
+            f"{fitted.status.name:14} {fitted.seconds:.2f} s{'' if found and honest else '  <--'}",
+            flush=True,
+        )
+    print(f"{len(cases()) - broken} of {len(cases())} at a known minimum with an honest status")
+    return int(broken > 0)
+
+
 def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Data of which a share was moved by five standard deviations of y, and which are right."""
     rng = np.random.default_rng([seed, list(problems()).index(problem.name)])
@@ -59,20 +82,42 @@ def spoiled(problem: Problem, share: float, seed: int) -> tuple[np.ndarray, np.n
 
 
 def distance(fitted: lm.Fit, best: lm.Fit) -> float:
-    """Largest difference of parameters in standard errors; 0 for the same curve."""
-    curve = np.asarray(fitted.residual) - np.asarray(best.residual)
-    curve = curve[np.isfinite(curve)]
-    rounding = 1e-14 * np.max(np.abs(best.task.y))
-    if np.sqrt(np.mean(curve**2)) <= 1e-3 * best.noise + rounding:
+    """Largest difference of parameters in standard errors; 0 for the same curve.
+
+    Of parameters with the same curve as the best, such as those with two terms exchanged, the ones
+    nearest to the fit count.
+    """
+    if _same_curve(fitted, best):
         return 0.0
-    return float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+    away = float(np.max(np.abs(fitted.x - best.x) / best.standard_errors))
+    if away > 5:
+        right = np.isfinite(best.residual)
+        sigma = fitted.task.sigma
+        twin = lm.fit(
+            best.task.model,
+            np.where(right, fitted.task.y, np.nan),
+            fitted.x,
+            loss=lm.losses.SquaredL2(),
+            sigma=sigma,
+            starts=0,
+        )
+        if _same_curve(twin, best):
+            away = min(away, float(np.max(np.abs(fitted.x - twin.x) / twin.standard_errors)))
+    return away
 
 
-def outliers(seeds: int) -> int:
+def _same_curve(one: lm.Fit, other: lm.Fit) -> bool:
+    curve = np.asarray(one.residual) - np.asarray(other.residual)
+    curve = curve[np.isfinite(curve)]
+    rounding = 1e-14 * np.max(np.abs(other.task.y))
+    return bool(np.sqrt(np.mean(curve**2)) <= 1e-3 * other.noise + rounding)
+
+
+def outliers(seeds: int, first: int) -> int:
     """Beside least squares on the right data alone."""
     broken = 0
     for share, needed in ((0.1, 46), (0.3, 30)):
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             near = wrong_and_sure = refused = 0
             for problem in problems().values():
                 y, right = spoiled(problem, share, seed)
@@ -97,12 +142,12 @@ def outliers(seeds: int) -> int:
     return broken
 
 
-def random_instances(count: int, first: int, reach: float) -> int:
+def random_instances(count: int, first: int, draw: Any) -> int:
     """Coverage of 95 % intervals; wrong answers with success; right ones refused."""
     covered = intervals = wrong_and_sure = right = refused = 0
     for seed in range(first, first + count):
-        case = instance(FAMILIES[seed % len(FAMILIES)], seed, reach)
-        fitted = lm.fit(case.model, case.y, case.start)
+        case = draw(seed)
+        fitted = lm.fit(case.model, case.y, case.start, sigma=case.sigma)
         off = beyond(fitted, case)
         sure = fitted.status.succeeded
         if sure:
@@ -135,6 +180,7 @@ def beyond(fitted: lm.Fit, case: Instance) -> float:
         np.where(case.right, case.y, np.nan),
         case.truth,
         loss=lm.losses.SquaredL2(),
+        sigma=case.sigma,
         starts=0,
     )
     if np.any(~np.isfinite(best.standard_errors)):
@@ -261,21 +307,34 @@ def _median(run: Any, times: int = 5) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["nist", "outliers", "random", "seconds", "many"])
+    parser.add_argument(
+        "what",
+        choices=["nist", "mgh", "outliers", "random", "others", "beyond", "seconds", "many"],
+    )
     parser.add_argument("--count", type=int, default=500, help="random instances")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first of them")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--reach", type=float, default=3.0, help="how far random starts are")
     parser.add_argument("--seeds", type=int, default=1, help="choices of wrong data")
+    parser.add_argument("--share", type=float, default=0.6, help="of wrong data, beyond half")
     chosen = parser.parse_args()
-    if chosen.what == "nist":
-        return nist()
-    if chosen.what == "outliers":
-        return outliers(chosen.seeds)
-    if chosen.what == "random":
-        return random_instances(chosen.count, chosen.first, chosen.reach)
-    if chosen.what == "many":
-        return many(10_000)
-    return seconds()
+    count, first, reach = chosen.count, chosen.first, chosen.reach
+    runs = {
+        "nist": nist,
+        "mgh": mgh,
+        "outliers": lambda: outliers(chosen.seeds, first),
+        "random": lambda: random_instances(
+            count, first, lambda seed: instance(FAMILIES[seed % 7], seed, reach)
+        ),
+        "others": lambda: random_instances(
+            count, first, lambda seed: other_instance(OTHERS[seed % 6], seed, reach)
+        ),
+        "beyond": lambda: random_instances(
+            count, first, lambda seed: instance(FAMILIES[seed % 7], seed, reach, chosen.share)
+        ),
+        "seconds": seconds,
+        "many": lambda: many(10_000),
+    }
+    return runs[chosen.what]()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
+from benchmarks.mgh import cases
 from benchmarks.nist import problems
 
 import lemmax as lm
@@ -275,3 +276,15 @@ def test_other_starts_are_used():
     fitted = lm.fit(wave, y, 3.0, starts=[30.9])
     assert fitted.status is lm.FitStatus.FITTED
     assert np.isclose(fitted.x, 31.0, atol=0.05)
+
+
+QUICK = ("Brown badly scaled", "Jennrich and Sampson", "Box three-dimensional", "Osborne 2")
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if case.name in QUICK])
+def test_known_minima(case):
+    fitted = lm.fit(case.model, case.y, case.start, loss=lm.losses.SquaredL2())
+    reached = np.sum(fitted.residual**2)
+    # The published minima have six digits.
+    assert any(np.isclose(reached, least, rtol=1e-5, atol=1e-18) for least in case.minima)
+    assert fitted.status.succeeded is not case.singular

@@ -70,6 +70,63 @@ def test_as_many_data_as_parameters():
     assert not fitted.status.succeeded
     assert fitted.freedom == 0
 
+    assert fitted.status is lm.FitStatus.DOUBTFUL
+    assert "as many parameters" in fitted.objections[0]
+    assert np.all(np.isinf(fitted.standard_errors))
+    assert np.allclose(fitted.x, [2.0, 1.3], rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.55, 0.65])
+def test_more_than_half_of_the_data_wrong(share):
+    rng = np.random.default_rng(5)
+    t = np.linspace(0.0, 3.0, 120)
+    y = 2 * np.exp(-1.3 * t) + 0.01 * rng.standard_normal(120)
+    wrong = np.sort(rng.choice(120, round(share * 120), replace=False))
+    y[wrong] += rng.uniform(0.5, 10.0, len(wrong)) * rng.choice([-1.0, 1.0], len(wrong))
+    fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, START)
+    assert fitted.status is lm.FitStatus.FITTED
+    assert np.array_equal(fitted.outliers, wrong)
+
+
+def test_two_structures_are_told_apart_by_nobody():
+    t = np.linspace(0.0, 1.0, 60)
+    y = np.where(np.arange(60) % 2 == 0, 1 + t, 3 - t) + 0.01 * NOISE[np.arange(60) % 40]
+    fitted = lm.fit(lambda x: x[0] + x[1] * t, y, np.array([0.5, 0.5]))
+    assert not fitted.status.succeeded
+    assert any("another fit" in objection for objection in fitted.objections)
+    lines = np.array([fitted.x, *fitted.minima])
+    for line in ([1.0, 1.0], [3.0, -1.0]):
+        assert np.min(np.linalg.norm(lines - line, axis=1)) < 0.02
+
+
+def test_wrong_data_on_a_curve_of_their_own():
+    # At the left end the data leave the model, by little but all to one side.
+    t = np.linspace(0.0, 3.0, 100)
+    noise = 1e-4 * np.random.default_rng(3).standard_normal(100)
+    y = 2 * np.exp(-1.3 * t) + noise + 0.03 * np.maximum(0.5 - t, 0)
+    fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, START)
+    assert not fitted.status.succeeded or fitted.outlier_count == 0
+
+
+def test_data_that_are_all_zero():
+    # Equations to be solved, with more of them than unknowns.
+    fitted = lm.fit(
+        lambda x: jnp.stack([x[0] - 3, x[0] * x[1] - 6, x[1] - 2]), np.zeros(3), np.ones(2)
+    )
+    assert fitted.status is lm.FitStatus.EXACT
+    assert np.allclose(fitted.x, [3.0, 2.0], rtol=1e-12)
+
+
+def test_a_parameter_that_is_zero():
+    y = DECAY + 0.01 * NOISE
+    fitted = lm.fit(
+        lambda x: x[0] * jnp.exp(-x[1] * (T - x[2] ** 3)) + 0.1 * jnp.sin(9 * (T - x[2])),
+        y + 0.1 * np.sin(9 * T),
+        np.array([1.0, 1.0, 0.0]),
+    )
+    assert fitted.status is lm.FitStatus.FITTED
+    assert abs(fitted.x[2]) < 0.1
+
 
 def test_a_datum_that_alone_determines_a_parameter():
     pulse = np.zeros(40)

@@ -25,6 +25,8 @@ _NUMPY_IN_MODEL = (
 # Models that return what the data are like: to trace them again would take longer than the fit.
 _checked: collections.OrderedDict[Any, None] = collections.OrderedDict()
 _KEPT = 32
+# Lanes of the program for several, and how many are evaluated one by one.
+_TOGETHER, _ALONE = 16, 3
 
 
 def _remember(key: Any) -> None:
@@ -85,6 +87,25 @@ class Task(NamedTuple):
                 value, slopes = value[self.observed], slopes[self.observed]
             residual[k] = value - self.y
             jacobian[k] = slopes
+        return self._in_units(residual, jacobian)
+
+    def evaluate_together(self, lanes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same by a program for several lanes: one more to compile, and far fewer calls."""
+        if len(x) < _ALONE:
+            return self.evaluate(lanes, x)
+        program = compiled(self.model, self.layout, self.observed.size, lanes=True)
+        values, slopes = [], []
+        for first in range(0, len(x), _TOGETHER):
+            some = x[first : first + _TOGETHER]
+            filled = some[np.arange(_TOGETHER) % len(some)]
+            made = program(filled, self.base, self.args)
+            values.append(np.asarray(made[0])[: len(some), self.observed])
+            slopes.append(np.asarray(made[1])[: len(some), self.observed])
+        return self._in_units(np.concatenate(values) - self.y, np.concatenate(slopes))
+
+    def _in_units(
+        self, residual: np.ndarray, jacobian: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         if self.sigma is not None:
             residual /= self.sigma
             jacobian /= self.sigma[:, None]

@@ -38,6 +38,7 @@ def shortest(
     width: np.ndarray,
     least: float = 0.5,
     gaps: int = _GAPS,
+    heavy: np.ndarray | None = None,
     student: Callable | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose the data that are wrong, in every lane.
@@ -59,6 +60,8 @@ def shortest(
         At least this share of the data is right.
     gaps : int
         So many of the largest gaps between sizes are candidates for the limit.
+    heavy : array of bool, of shape (lanes,)
+        Whether right data may have heavier tails than Gaussian ones; if not given, they may.
     student : callable, optional
         `student_lengths`, compiled.
 
@@ -70,6 +73,7 @@ def shortest(
         Of the shortest message, in nats; infinite if nothing can be told.
     """
     there = counts > 0
+    heavy = np.ones(len(sizes), bool) if heavy is None else heavy
     n = np.sum(there, axis=1)
     keep, length = there.copy(), np.full(len(sizes), np.inf)
     fine = (n > fitted) & np.all(np.isfinite(sizes) | ~there, axis=1)
@@ -93,6 +97,7 @@ def shortest(
                 kept[some, columns],
                 n[lanes[some]],
                 fitted,
+                heavy[lanes[some]],
                 student_lengths if student is None else student,
             )
             inside = np.arange(ordered.shape[1]) < chosen[:, None]
@@ -102,12 +107,31 @@ def shortest(
     return keep, length
 
 
+def length_of(
+    sizes: np.ndarray, keep: np.ndarray, counts: np.ndarray, fitted: int, width: float
+) -> np.ndarray:
+    """Lengths of messages that tell these data as right and the others as wrong, in every lane."""
+    there = counts > 0
+    place = np.argsort(np.where(keep, 0, np.where(there, 1, 2)), axis=1, kind="stable")
+    ordered = np.take_along_axis(np.where(there, sizes, np.inf), place, axis=1) / width
+    kept = np.sum(keep, axis=1)[:, None]
+    heavy = np.ones(len(sizes), bool)
+    return _chosen(ordered, kept, np.sum(there, axis=1), fitted, heavy)[1]
+
+
 def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.ndarray:
     """How many data may be right: those below one of the largest gaps, or all (last)."""
     total = ordered.shape[1]
     place = np.arange(total)
     lowest = np.maximum(np.ceil(least * n), fitted + 1)[:, None]
-    valid = (place >= lowest) & (place < n[:, None]) & (ordered > _ORDINARY * scale[:, None])
+    # If half of the residuals that parameters leave are wrong, so is the robust scale; then the
+    # deviation of those below counts.
+    below = np.cumsum(np.where(np.isfinite(ordered), ordered, 0) ** 2, axis=1) - ordered**2
+    with np.errstate(invalid="ignore"):
+        deviation = np.sqrt(np.maximum(below, 0) / np.maximum(place - fitted, 1))
+    trusted = place > ((fitted + n) // 2)[:, None]
+    limit = _ORDINARY * np.where(trusted, scale[:, None], deviation)
+    valid = (place >= lowest) & (place < n[:, None]) & (ordered > limit)
     most = min(int(np.max(np.sum(valid, axis=1))), gaps)
     if most == 0:
         return n[:, None]
@@ -119,16 +143,22 @@ def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.n
     return np.concatenate([kept, n[:, None]], axis=1)
 
 
-def _chosen(ordered, kept, n, fitted: int, student: Callable) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(
+    ordered, kept, n, fitted: int, heavy, student: Callable
+) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of right data among the candidates with the shortest messages."""
     squares = np.where(np.isfinite(ordered), ordered, 0.0) ** 2
     freedom = kept - fitted
     variance = np.take_along_axis(np.cumsum(squares, axis=1), kept - 1, axis=1) / freedom
     gaussian = freedom * (np.log(2 * np.pi * variance) + 1) / 2
+    told = gaussian
+    if np.any(heavy):
+        lengths = student(squares, kept.astype(float), freedom.astype(float), variance)
+        told = np.where(heavy[:, None], np.minimum(gaussian, lengths), gaussian)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    lengths = student(squares, kept.astype(float), freedom.astype(float), variance)
-    length = np.minimum(gaussian, lengths) + _ODDS * wrong + places
+    # If most data are wrong, it is the right ones that have to be named.
+    length = told + _ODDS * np.minimum(wrong, kept) + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]

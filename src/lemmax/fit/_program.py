@@ -71,18 +71,18 @@ def flat_model(model: Callable, layout: Layout) -> Callable[..., Array]:
     return function
 
 
-def compiled(model: Callable, layout: Layout, outputs: int) -> Callable:
-    """``program(u, base, args)``: the outputs and their Jacobian.
+def compiled(model: Callable, layout: Layout, outputs: int, lanes: bool = False) -> Callable:
+    """``program(u, base, args)``: the outputs and their Jacobian; of many u if there are lanes.
 
     The programs of the last few models are kept.
     """
-    key = (model, layout, outputs)
+    key = (model, layout, outputs, lanes)
     try:
         known = _programs.get(key)
     except TypeError:  # a model that cannot be hashed has to be compiled each time
-        return _compile(model, layout, outputs)
+        return _compile(model, layout, outputs, lanes)
     if known is None:
-        known = _programs[key] = _compile(model, layout, outputs)
+        known = _programs[key] = _compile(model, layout, outputs, lanes)
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     else:
@@ -90,7 +90,7 @@ def compiled(model: Callable, layout: Layout, outputs: int) -> Callable:
     return known
 
 
-def _compile(model: Callable, layout: Layout, outputs: int) -> Callable:
+def _compile(model: Callable, layout: Layout, outputs: int, lanes: bool) -> Callable:
     forget_programs_if_many()
     function = flat_model(model, layout)
 
@@ -102,4 +102,4 @@ def _compile(model: Callable, layout: Layout, outputs: int) -> Callable:
         value, push = jax.linearize(lambda v: function(v, base, args), u)
         return value, jax.vmap(push, out_axes=1)(jnp.eye(u.size, dtype=u.dtype))
 
-    return own(jax.jit(both))
+    return own(jax.jit(jax.vmap(both, in_axes=(0, None, None)) if lanes else both))

@@ -6,16 +6,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
-from ._message import shortest
+from ._message import length_of, shortest
 from ._steps import Box, Ended, Evaluate, descend
 
-# The redescending loss bends at these multiples of the scale (that of all data, then of those that
-# seem right), one after the other.
-_BENDS = (6.0, 3.0, 3.0)
+# The redescending loss bends at the first multiple of the scale of all data, then at halves of that
+# down to the second one of those that seem right; so often at most.
+_BENDS = (6.0, 3.0)
+_FALLS = 12
 # Losses on the way are minimised only so far, and the scale is estimated so often.
 _ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
 # A scale that falls by less than this is found.
 _STABLE = 0.8
+# So many wrong data are taken for right on trial.
+_REVERSED = 3
 # Residuals below so many rounding errors are none.
 _EXACT = 16.0
 
@@ -32,6 +35,15 @@ class Setting(NamedTuple):
     """The range of the data, in the units of residuals."""
     watch: Callable[[], None] = lambda: None
     robust: bool = True
+    grain: float = 0.0
+    """Standard deviation by which data were rounded: smaller residuals are a coincidence."""
+    together: Evaluate | None = None
+    """Evaluates many lanes faster, if it has been compiled: worth it in a long search."""
+
+    @property
+    def wide(self) -> "Setting":
+        """For many lanes."""
+        return self if self.together is None else self._replace(evaluate=self.together)
 
     def descend(self, x: np.ndarray, weight: np.ndarray, loss: Loss, **options) -> Ended:
         """Minimise a loss in every lane."""
@@ -60,18 +72,26 @@ class Candidates(NamedTuple):
     """Which data it takes for right."""
     length: np.ndarray
     """Of the message that tells the data, in nats: less is better."""
+    heavy: np.ndarray
+    """Whether right data may have heavier tails than Gaussian ones."""
 
     def of(self, lanes: np.ndarray) -> "Candidates":
         """Those of some lanes."""
         ended = Ended(*(part[lanes] for part in self.ended))
-        return Candidates(ended, self.keep[lanes], self.length[lanes])
+        return Candidates(ended, self.keep[lanes], self.length[lanes], self.heavy[lanes])
+
+
+def candidates(setting: Setting, ended: Ended) -> Candidates:
+    """Fits as they are."""
+    heavy = np.ones(len(ended.x), bool)
+    return Candidates(ended, *judge(setting, ended.residual, ended.x.shape[1]), heavy)
 
 
 def joined(*parts: Candidates) -> Candidates:
     """All of them, in order."""
     ended = Ended(*(np.concatenate(them) for them in zip(*(p.ended for p in parts), strict=True)))
-    keep, length = (np.concatenate([getattr(p, n) for p in parts]) for n in ("keep", "length"))
-    return Candidates(ended, keep, length)
+    rest = (np.concatenate(them) for them in zip(*(p[1:] for p in parts), strict=True))
+    return Candidates(ended, *rest)
 
 
 def at(setting: Setting, x: np.ndarray) -> Ended:
@@ -109,46 +129,127 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
     return ended
 
 
-def refine(setting: Setting, ended: Ended) -> Candidates:
-    """A redescending loss, then least squares on what is right, until that no longer changes."""
+def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
+    """A redescending loss at a falling scale, then least squares on what is right.
+
+    The scale falls to that of what seems right; ``deep``, until few data are within it, since the
+    scale of the noise is not known while most data are wrong. Of all scales the one with the
+    shortest message counts.
+    """
     p = ended.x.shape[1]
-    counts = setting.counts
-    for bend in _BENDS:
-        scale = setting.scale(ended.residual, counts, p)
+    counts = np.broadcast_to(setting.counts, ended.residual.shape)
+    scale = _BENDS[0] * setting.scale(ended.residual, counts, p)
+    best, least = ended, np.full(len(scale), np.inf)
+    for _ in range(_FALLS):
         ended = setting.descend(
             ended.x,
             setting.counts,
-            Loss(REDESCENDING, bend * scale),
+            Loss(REDESCENDING, scale),
             tol=_ROUGH,
             max_steps=_ROUGH_STEPS,
             known=(ended.residual, ended.jacobian),
         )
-        counts, _ = judge(setting, ended.residual, ended.x.shape[1])
-    return settle(setting, ended, tol=_ROUGH, max_steps=_ROUGH_STEPS)
+        keep, length = judge(setting, ended.residual, p)
+        better = length < least
+        best = Ended(*(_where(better, new, old) for new, old in zip(ended, best, strict=True)))
+        least = np.minimum(length, least)
+        noise = setting.scale(ended.residual, keep, p)
+        if deep:
+            sizes = np.sort(np.where(counts > 0, np.abs(ended.residual), np.inf), axis=1)
+            few = sizes[:, min(2 * p + 2, sizes.shape[1] - 1)]
+            noise = np.minimum(noise, np.maximum(few, _EXACT * setting.rounding))
+        if np.all(scale <= _BENDS[1] * noise / _STABLE):
+            break
+        scale = np.minimum(np.maximum(scale / 2, _BENDS[1] * noise), scale)
+    return settled(setting, best, tol=_ROUGH, max_steps=_ROUGH_STEPS)
 
 
-def settle(setting: Setting, ended: Ended, **options) -> Candidates:
+def _where(lanes: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    return np.where(lanes.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+
+def settled(setting: Setting, ended: Ended, **options) -> Candidates:
+    """Least squares on what is right under Gaussian tails, and under heavier ones if that differs.
+
+    Whether data are wrong or the tails are heavy is decided by the length of the message of each.
+    """
+    lanes = len(ended.x)
+    strict = settle(setting, ended, np.zeros(lanes, bool), **options)
+    keep, _ = judge(setting, strict.ended.residual, ended.x.shape[1])
+    other = np.flatnonzero(np.any(keep != strict.keep, axis=1))
+    # Heavier tails include Gaussian ones.
+    strict.heavy[:] = True
+    strict.heavy[other] = False
+    _, length = judge(setting, strict.ended.residual, ended.x.shape[1], strict.heavy)
+    strict = strict._replace(length=length)
+    if not other.size:
+        return strict
+    heavy = settle(setting, strict.of(other).ended, np.ones(len(other), bool), **options)
+    return joined(strict, heavy)
+
+
+def settle(setting: Setting, ended: Ended, heavy: np.ndarray, **options) -> Candidates:
     """Least squares on the data that are right, until these no longer change."""
-    keep, length = judge(setting, ended.residual, ended.x.shape[1])
+    keep, length = judge(setting, ended.residual, ended.x.shape[1], heavy)
     for _ in range(_ROUNDS):
         known = ended.residual, ended.jacobian
         ended = setting.descend(
             ended.x, keep.astype(float), squares(len(keep)), known=known, **options
         )
-        new, length = judge(setting, ended.residual, ended.x.shape[1])
+        new, length = judge(setting, ended.residual, ended.x.shape[1], heavy)
         if np.array_equal(new, keep):
             break
         keep = new
-    return Candidates(ended, keep, length)
+    return Candidates(ended, keep, length, heavy.copy())
 
 
-def judge(setting: Setting, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(setting: Setting, one: Candidates, **options) -> Candidates:
+    """Least squares with some decisions on data reversed that may have gone the other way.
+
+    These are the wrong data closest to the curve, taken for right (one, two or three of them), and
+    the right one without which the parameters would change most, taken for wrong.
+    """
+    p = one.ended.x.shape[1]
+    residual, right = one.ended.residual[0], one.keep[0]
+    wrong = np.flatnonzero(~right & (setting.counts > 0))
+    nearest = wrong[np.argsort(np.abs(residual[wrong]), kind="stable")]
+    keep = np.repeat(one.keep, min(len(wrong), _REVERSED) + 1, axis=0)
+    for k in range(len(keep) - 1):
+        keep[k, nearest[: k + 1]] = True
+    left = np.linalg.svd(scaled(one.ended.jacobian[0][right]), full_matrices=False)[0]
+    leverage = np.minimum(np.sum(left**2, axis=1), 1 - 1e-9)
+    moves = np.sqrt(leverage) * np.abs(residual[right]) / (1 - leverage)
+    keep[-1, np.flatnonzero(right)[np.argmax(moves)]] = False
+    keep = keep[np.sum(keep, axis=1) > p]
+    x = np.repeat(one.ended.x, len(keep), axis=0)
+    ended = setting.descend(x, keep.astype(float), squares(len(keep)), **options)
+    sizes = np.maximum(np.abs(ended.residual), max(_EXACT * setting.rounding, setting.grain))
+    counts = np.broadcast_to(setting.counts, keep.shape)
+    length = length_of(np.nan_to_num(sizes, nan=np.inf), keep, counts, p, setting.width)
+    length = np.where(np.isfinite(ended.value), length, np.inf)
+    return Candidates(ended, keep, length, np.ones(len(keep), bool))
+
+
+def scaled(jacobian: np.ndarray) -> np.ndarray:
+    """Columns of norm 1; zeros where not finite."""
+    norms = np.linalg.norm(jacobian, axis=0)
+    return np.nan_to_num(jacobian / np.where(norms > 0, norms, 1))
+
+
+def judge(
+    setting: Setting, residual: np.ndarray, fitted: int, heavy: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Which data are right in each lane, and the length of the message; infinite if not finite."""
     lanes = len(residual)
-    scale = setting.scale(residual, setting.counts, fitted)
+    floor = max(_EXACT * setting.rounding, setting.grain)
+    scale = np.maximum(setting.scale(residual, setting.counts, fitted), setting.grain)
     # Rounding errors are all alike: fits that leave no more are equally good.
-    sizes = np.maximum(np.abs(residual), _EXACT * setting.rounding)
-    least = 0.5 if setting.robust else 1.0
+    sizes = np.maximum(np.abs(residual), floor)
+    least = 0.0 if setting.robust else 1.0
     counts = np.broadcast_to(setting.counts, residual.shape)
     width = np.full(lanes, setting.width)
-    return shortest(sizes, counts, fitted, scale, width, least)
+    if np.sum(setting.counts > 0) <= fitted:
+        # Nothing is left to tell right from wrong: the least residual is the best.
+        size = np.sqrt(np.mean(np.where(counts > 0, sizes, 0) ** 2, axis=1))
+        return counts > 0, np.where(np.isfinite(size), np.log(size / width), np.inf)
+    return shortest(sizes, counts, fitted, scale, width, least, heavy=heavy)

@@ -5,7 +5,20 @@ from collections.abc import Callable
 import numpy as np
 
 from ._losses import squares
-from ._refine import Candidates, Setting, absolute, at, joined, judge, refine, settle
+from ._refine import (
+    Candidates,
+    Setting,
+    absolute,
+    at,
+    candidates,
+    joined,
+    judge,
+    neighbours,
+    refine,
+    scaled,
+    settle,
+    settled,
+)
 from ._starts import linear_parameters, solve_linear, variations
 from ._steps import Ended
 
@@ -31,6 +44,11 @@ _MOST = 12
 _FINALS = 3
 # Subsets of the data that are fitted if all else fails, and how many are followed.
 _SUBSETS, _FOLLOWED = 40, 6
+# A fit is nearly as likely as the best if its message is longer by no more than this (odds of 1 in
+# 20), and a different one if it is so many standard errors away.
+_NEARLY, _APART = 3.0, 5.0
+# So many of its rivals are followed.
+_RIVALS = 3
 # First fits are rough: they only have to arrive in the right region.
 _ROUGH = {"tol": 1e-2, "max_steps": 200}
 _FINAL = {"tol": 1e-9, "max_steps": 400}
@@ -67,7 +85,7 @@ class Search:
             begun = Ended(*(part[fine] for part in near)) if fine.size else begun
             self.given = begun.x
             self.start = begun.x[0]
-        self.found = Candidates(begun, *judge(setting, begun.residual, begun.x.shape[1]))
+        self.found = candidates(setting, begun)
         self.known = begun.residual, begun.jacobian
         self.starts = len(self.given)
 
@@ -82,8 +100,8 @@ class Search:
         plain = setting.descend(
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
-        self.found = Candidates(plain, *judge(setting, plain.residual, plain.x.shape[1]))
-        if _plainly_right(setting, self.found):
+        self.found = candidates(setting, plain)
+        if plainly_right(setting, self.found):
             return
         linear = np.zeros(given.shape[1], bool)
         if setting.robust:
@@ -91,9 +109,9 @@ class Search:
             begun = [plain.x, given]
             if np.any(linear):
                 begun.append(solve_linear(setting, given, linear)[0])
-            settled = settle(setting, plain, **_ROUGH)
+            near = settled(setting, plain, **_ROUGH)
             robust = refine(setting, absolute(setting, np.concatenate(begun)))
-            self.found = joined(settled, robust)
+            self.found = joined(near, robust)
         self.found = _best(setting, self.found)
         report(self.starts, float(self.found.ended.value[0]))
         while self.tries > 0 and not self.convincing:
@@ -103,29 +121,46 @@ class Search:
             self.starts += count
             self._vary(count, linear)
             if setting.robust and (self._fragile or not self._right_so_far):
-                self._add(_subsets(setting, self.found, self.rng))
+                self._add(_subsets(setting.wide, self.found, given, self.rng))
             # Weak correlation alone is no reason to go on if all starts lead here.
             residual = self.found.ended.residual[0][self.found.keep[0]]
             weak = correlation(residual) <= _WEAK * np.sqrt(len(residual))
             if self._right_so_far and weak and self.found.length[0] > before - AGREE:
                 break
             report(self.starts, float(self.found.ended.value[0]))
+        self._compare()
+
+    def _compare(self) -> None:
+        """Look for rivals of the best fit, and follow them to their minima."""
+        setting = self.setting
+        if setting.robust and self.found.ended.settled[0] and np.isfinite(self.found.length[0]):
+            near = neighbours(setting, self.found.of(np.array([0])), **_FINAL)
+            near.ended.steps[:] += _TRIED + 1
+            self._add(near)
+        found = self.found
+        for _ in range(_RIVALS):
+            rough = [k for k in _near(setting, found) if not _final(found, k)]
+            if not rough:
+                break
+            _polish(setting, found, rough[0])
+        self.found = _best(setting, found)
 
     def _vary(self, count: int, linear: np.ndarray) -> None:
-        setting = self.setting
+        setting = self.setting.wide
         tried = variations(self.start, setting.box, count, self.rng)
         tried, residual = solve_linear(setting, tried, linear)
         _, length = judge(setting, residual, len(self.start))
+        deep = self._fragile or not self._right_so_far
         followed = min(-(-count // _FOLLOWED_PART), _MOST)
         tried = tried[np.argsort(length, kind="stable")[:followed]]
         if setting.robust:
-            self._add(refine(setting, absolute(setting, tried)))
+            self._add(refine(setting, absolute(setting, tried), deep=deep))
             # Least absolute deviations may lead away from where gross errors have no say.
             near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
-            self._add(refine(setting, at(setting, near)))
+            self._add(refine(setting, at(setting, near), deep=deep))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
-            self._add(Candidates(ended, *judge(setting, ended.residual, ended.x.shape[1])))
+            self._add(candidates(setting, ended))
 
     def _add(self, more: Candidates) -> None:
         self.found = _best(self.setting, joined(self.found, more))
@@ -146,10 +181,7 @@ class Search:
         keep, p = found.keep[0], found.ended.x.shape[1]
         noise = float(setting.scale(found.ended.residual[:1], setting.counts, p)[0])
         jacobian = found.ended.jacobian[0][keep]
-        norms = np.linalg.norm(jacobian, axis=0)
-        left, s, _ = np.linalg.svd(
-            np.nan_to_num(jacobian / np.where(norms > 0, norms, 1)), full_matrices=False
-        )
+        left, s, _ = np.linalg.svd(scaled(jacobian), full_matrices=False)
         leverage = np.sum(left[:, s > 1e-10 * np.max(s, initial=0.0)] ** 2, axis=1)
         few = np.sum(setting.counts > 0) < max(_ENOUGH, 3 * p)
         high = np.max(leverage, initial=0.0) > _LEVERAGE
@@ -166,7 +198,7 @@ class Search:
         return bool(agreeing >= needed and wrong <= _FEW_WRONG)
 
 
-def _plainly_right(setting: Setting, found: Candidates) -> bool:
+def plainly_right(setting: Setting, found: Candidates) -> bool:
     """Whether least squares from the start leave nothing to look for.
 
     That is noise far below the range of the data, of one size, without any wrong datum and without
@@ -208,12 +240,31 @@ def _best(setting: Setting, found: Candidates) -> Candidates:
         best = min(better, key=lambda k: found.length[k])
         earliest = next(k for k in better if found.length[k] <= least + AGREE)
         for k in {best, earliest}:
-            _put(found, k, settle(setting, found.of(np.array([k])).ended, **_FINAL))
+            _polish(setting, found, k)
     accurate = [k for k in lanes if _final(found, k)] or list(lanes)
     least = min(found.length[k] for k in accurate)
     first = next((k for k in accurate if found.length[k] <= least + _SAME), 0)
     order = np.argsort(found.length, kind="stable")
     return found.of(np.concatenate([[first], order[order != first]]))
+
+
+def rivals(setting: Setting, found: Candidates) -> list[int]:
+    """Accurate fits nearly as likely as the first that differ from it by more than its errors."""
+    return [k for k in _near(setting, found) if _final(found, k)]
+
+
+def _near(setting: Setting, found: Candidates) -> list[int]:
+    """The same, whether accurate or not; the best first."""
+    keep = found.keep[0]
+    residual = found.ended.residual[0][keep]
+    noise = np.sqrt(residual @ residual / max(len(residual) - found.ended.x.shape[1], 1))
+    # Along one parameter a change by a standard error is one by the noise, summed over the data.
+    either = found.keep | keep
+    change = np.where(either, found.ended.residual - found.ended.residual[0], 0)
+    change = np.linalg.norm(change, axis=1)
+    near = found.length < found.length[0] + _NEARLY
+    others = np.flatnonzero(near & (change > _APART * max(float(noise), setting.rounding)))
+    return others[np.argsort(found.length[others], kind="stable")].tolist()
 
 
 def _final(found: Candidates, k: int) -> bool:
@@ -222,14 +273,19 @@ def _final(found: Candidates, k: int) -> bool:
     return bool((ended.settled[k] and ended.offset[k] <= 1e-8) or ended.steps[k] > _TRIED)
 
 
-def _put(found: Candidates, k: int, one: Candidates) -> None:
+def _polish(setting: Setting, found: Candidates, k: int) -> None:
+    """Make one of the candidates accurate."""
+    one = found.of(np.array([k]))
+    one = settle(setting, one.ended, one.heavy, **_FINAL)
     for whole, part in zip(found.ended, one.ended, strict=True):
         whole[k] = part[0]
     found.ended.steps[k] += _TRIED + 1
     found.keep[k], found.length[k] = one.keep[0], one.length[0]
 
 
-def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Candidates:
+def _subsets(
+    setting: Setting, best: Candidates, given: np.ndarray, rng: np.random.Generator
+) -> Candidates:
     """Fits that begin with few data each, of which all may be right."""
     p = best.ended.x.shape[1]
     there = np.flatnonzero(setting.counts > 0)
@@ -237,9 +293,9 @@ def _subsets(setting: Setting, best: Candidates, rng: np.random.Generator) -> Ca
     weight = np.zeros((_SUBSETS, len(setting.counts)))
     for row in weight:
         row[rng.choice(there, size, replace=False)] = 1
-    tops = min(4, len(best.length))
-    x = best.ended.x[np.arange(_SUBSETS) % tops]
-    ended = setting.descend(x, weight, squares(_SUBSETS), tol=1e-2, max_steps=25)
+    begin = np.concatenate([given[:4], best.ended.x[:4]])
+    x = begin[np.arange(_SUBSETS) % len(begin)]
+    ended = setting.descend(x, weight, squares(_SUBSETS), tol=_ROUGH["tol"], max_steps=25)
     _, length = judge(setting, ended.residual, p)
     followed = np.argsort(length, kind="stable")[:_FOLLOWED]
-    return refine(setting, absolute(setting, ended.x[followed]))
+    return settled(setting, Ended(*(part[followed] for part in ended)), **_ROUGH)

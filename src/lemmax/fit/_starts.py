@@ -76,8 +76,12 @@ def variations(start: np.ndarray, box: Box, count: int, rng: np.random.Generator
     p = len(start)
     reach = np.array(_FACTORS)[np.arange(count) % len(_FACTORS), None]
     factors = np.exp(np.log(reach) * rng.uniform(-1, 1, (count, p)))
-    # What is 0 has no size of its own; that of the others is as good a guess as any.
-    typical = np.exp(np.mean(np.log(np.abs(start[start != 0])))) if np.any(start != 0) else 1.0
-    sizes = np.where(start != 0, start, typical)
+    sizes = typical(start)
     signs = np.where((start == 0) & (rng.random((count, p)) < 0.5), -1.0, 1.0)
     return np.clip(sizes * factors * signs, box.low, box.high)
+
+
+def typical(start: np.ndarray) -> np.ndarray:
+    """The start; what is 0 there has no size of its own, and that of the others has to do."""
+    there = np.abs(start[start != 0])
+    return np.where(start != 0, start, np.exp(np.mean(np.log(there))) if there.size else 1.0)

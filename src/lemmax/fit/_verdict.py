@@ -3,12 +3,14 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import bdtrc, fdtri
 
 from ._data import Task
-from ._losses import robust_scale
+from ._losses import robust_scale, squares
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import correlation
+from ._search import correlation, plainly_right, rivals
+from ._starts import typical
 from .status import FitStatus
 
 # Constants of the verdict. Those of `_LEVERAGE` and of `gain_needed` separate all right from all
@@ -28,6 +30,14 @@ _LEVERAGE = 0.99
 # matters if they are above this part of the range of the data. (Of NIST's fits one is as bad,
 # Kirby2, with residuals of a five-hundredth of the range.)
 _STRUCTURED, _ENOUGH, _COARSE = 0.8, 20, 0.01
+# If data are called wrong, the others agree better than by chance: numbers anywhere in the range of
+# the data are told by a message of length 0, and one shorter by g has a probability below exp(-g).
+_CHANCE = 5.0
+# More wrong data close to the curve than chance has with this probability are too many, if their
+# neighbours are correlated by so many standard deviations.
+_RARE, _IN_LINE = 1e-4, 2.0
+# Parts of the data that are kept aside in turn, and how well they are fitted without.
+_PARTS, _ROUGH = 5, {"tol": 1e-2, "max_steps": 25}
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark.
@@ -61,15 +71,17 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
     freedom = n - p
     noise = float(np.sqrt(residual @ residual / freedom)) if freedom > 0 else float("nan")
     at_bound = (x <= task.box.low) | (x >= task.box.high)
-    seen = Seen.of(task, jacobian, x, ~at_bound)
+    seen = Seen.of(task, setting.rounding, jacobian, x, ~at_bound)
     covariance = seen.covariance(max(noise, setting.rounding))
+    if freedom <= 0:
+        covariance = np.diag(np.full(p, np.inf))
     covariance[at_bound] = covariance[:, at_bound] = np.nan
     exact = freedom > 0 and noise <= _EXACT * setting.rounding
     names = np.array(task.free_names)
     objections, status = [], FitStatus.EXACT if exact else FitStatus.FITTED
     remarks = []
     if not np.isfinite(found.length[0]):
-        objections.append("the model is not finite where the fit ended, or no data are left over")
+        objections.append("the model is not finite where the fit ended")
         status = FitStatus.NOT_CONVERGED
     elif freedom <= 0:
         objections.append(
@@ -115,12 +127,19 @@ class Seen(NamedTuple):
     """Those that are not held by a bound."""
 
     @classmethod
-    def of(cls, task: Task, jacobian: np.ndarray, x: np.ndarray, varied: np.ndarray) -> "Seen":
+    def of(
+        cls,
+        task: Task,
+        rounding: float,
+        jacobian: np.ndarray,
+        x: np.ndarray,
+        varied: np.ndarray,
+    ) -> "Seen":
         """Decompose the Jacobian of the right data."""
         jacobian = np.where(np.isfinite(jacobian), jacobian, 0)
         norms = np.linalg.norm(jacobian, axis=0)
-        size = np.maximum(np.abs(x), np.abs(task.start))
-        least = _ROUNDINGS * task.rounding * np.sqrt(max(len(jacobian), 1))
+        size = np.maximum(np.abs(x), np.abs(typical(task.start)))
+        least = _ROUNDINGS * rounding * np.sqrt(max(len(jacobian), 1))
         blind = varied & ((norms * size < least) & (size > 0) | (norms == 0))
         use = varied & ~blind
         scale = np.where(use, norms, 1)
@@ -153,23 +172,96 @@ def _at_minimum(found: Candidates, n: int, p: int) -> bool:
 def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:
     doubts = []
     n, p = int(np.sum(setting.counts > 0)), found.ended.x.shape[1]
-    if null_length(task, setting, p) - found.length[0] < gain_needed(n, p):
+    if np.sum(found.keep[0]) < n and found.length[0] > -_CHANCE:
+        doubts.append(
+            "so many data would be wrong that the others may agree with the model by chance"
+        )
+    elif np.ptp(task.y) > 0 and null_length(task, setting, p) - found.length[0] < gain_needed(n, p):
         doubts.append(
             "the model does not explain the data better than a constant does, as far as they can "
             "tell: too many may be wrong, or the noise too large"
         )
+    for other in rivals(setting, found)[:1]:
+        wrong = int(np.sum(setting.counts > 0) - np.sum(found.keep[other]))
+        pairs = zip(task.free_names, found.ended.x[other], strict=True)
+        values = (f"{name} = {x:.4g}" for name, x in pairs)
+        doubts.append(
+            f"another fit tells the data as well or nearly so: {', '.join(values)}, "
+            f"with {wrong} wrong"
+        )
     residual, y = found.ended.residual[0][found.keep[0]], (task.y / task.units)[found.keep[0]]
+    close = _curve_of_wrong(setting, found, float(np.ptp(y + residual)))
+    if close:
+        doubts.append(
+            f"{close} of the data called wrong follow a curve close to the fit: the model misses "
+            "something there"
+        )
     structured = correlation(residual) > _STRUCTURED * np.sqrt(len(residual))
     if structured and len(residual) >= _ENOUGH and np.std(residual) > _COARSE * np.ptp(y):
         doubts.append(
             "the residuals follow a curve of their own: the model misses something, or this is a "
             "local minimum"
         )
+    worse = 0.0 if plainly_right(setting, found) else _unpredicted(setting, found)
+    if worse:
+        doubts.append(
+            f"data that are kept aside are not predicted by the others: errors are {worse:.1f} "
+            "times as large as they should be"
+        )
     if setting.robust and np.max(seen.leverage, initial=0.0) > _LEVERAGE:
         doubts.append(
             "a parameter rests on a single datum, so that nothing would show if that were wrong"
         )
     return doubts
+
+
+def _curve_of_wrong(setting: Setting, found: Candidates, width: float) -> int:
+    """How many data called wrong follow a curve close to that of the fit, if any do.
+
+    Gross errors are anywhere in the range of the curve: seldom close to it, and on both sides.
+    """
+    residual = found.ended.residual[0][~found.keep[0] & (setting.counts > 0)]
+    order = np.argsort(np.abs(residual), kind="stable")
+    counts = np.arange(1, len(residual) + 1)
+    share = np.minimum(np.abs(residual[order]) / width, 1.0)
+    by_chance = bdtrc(counts - 1, len(residual), share)
+    if np.min(by_chance, initial=1.0) >= _RARE:
+        return 0
+    close = np.sort(order[: int(np.argmin(by_chance)) + 1])
+    return len(close) if correlation(residual[close]) > _IN_LINE else 0
+
+
+def _unpredicted(setting: Setting, found: Candidates) -> float:
+    """By which factor right data are worse predicted by the others than they should be; 0 if not.
+
+    A few parts of them are kept aside in turn, and predicted by a fit to the rest. Squares of the
+    errors, in units of what noise and parameters let expect, follow a distribution of Fisher's.
+    """
+    x, keep, p = found.ended.x[0], found.keep[0], found.ended.x.shape[1]
+    places = np.flatnonzero(keep)
+    parts = min(_PARTS, len(places))
+    freedom = len(places) - -(-len(places) // parts) - p
+    if freedom < 1:
+        return 0.0
+    aside = np.zeros((parts, len(keep)), bool)
+    aside[np.arange(len(places)) % parts, places] = True
+    weight = (keep & ~aside).astype(float)
+    known = tuple(np.repeat(part[:1], len(aside), axis=0) for part in found.ended[1:3])
+    fits = setting.descend(
+        np.repeat(x[None], len(aside), axis=0), weight, squares(len(aside)), known=known, **_ROUGH
+    )
+    errors = []
+    for residual, jacobian, out, used in zip(
+        fits.residual, fits.jacobian, aside, weight > 0, strict=True
+    ):
+        norms = np.linalg.norm(jacobian[used], axis=0)
+        matrix = jacobian / np.where(norms > 0, norms, 1)
+        inverse = np.linalg.pinv(matrix[used], rcond=_UNSEEN)
+        leverage = np.sum((matrix[out] @ inverse) ** 2, axis=1)
+        noise = np.sum(residual[used] ** 2) / (np.sum(used) - p)
+        errors.append(residual[out] ** 2 / ((1 + leverage) * max(noise, setting.rounding**2)))
+    square = float(np.mean(np.concatenate(errors)))
+    return np.sqrt(square) if not square < fdtri(len(places), freedom, 1 - _RARE) else 0.0
 
 
 def null_length(task: Task, setting: Setting, fitted: int) -> float:

@@ -14,7 +14,7 @@ from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
 from ..solve.progress import no_progress_bar, progress_bar
-from ._data import Task, prepare, start_like
+from ._data import EPS, Task, prepare, start_like
 from ._gradients import differentiable
 from ._large import fit_large
 from ._refine import Candidates, Setting
@@ -199,11 +199,30 @@ def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
         evaluate=task.evaluate,
         counts=np.ones(len(task.y)),
         box=task.box,
-        rounding=task.rounding or float(np.finfo(np.float64).tiny),
+        rounding=task.rounding or _rounding_at_start(task),
         width=width,
         watch=watch,
         robust=robust,
+        together=task.evaluate_together,
+        grain=_grain(task.y) / float(np.median(task.units)),
     )
+
+
+def _grain(y: np.ndarray, digits: int = 8) -> float:
+    """Standard deviation of rounding if the data are decimal numbers of few digits, else 0."""
+    size = float(np.max(np.abs(y), initial=0.0))
+    for k in range(digits if size > 0 else 0):
+        step = 10.0 ** (np.floor(np.log10(size)) - k)
+        if np.all(np.abs(y / step - np.round(y / step)) < 1e-6):
+            return step / np.sqrt(12)
+    return 0.0
+
+
+def _rounding_at_start(task: Task) -> float:
+    """Rounding errors of residuals if all data are 0: those of what the model returns."""
+    residual, _ = task.evaluate(np.zeros(1, int), task.start[None])
+    size = float(np.sqrt(np.mean(residual**2)))
+    return EPS * size if 0 < size < np.inf else float(np.finfo(np.float64).tiny)
 
 
 def _run(search: Search, report: Callable[[int, float], None]) -> bool:
