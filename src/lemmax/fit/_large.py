@@ -203,7 +203,8 @@ def _verdict(
         errors,
         information if inverse is None else None,
     )
-    return Candidates(ended, keep[None], np.array([best.length])), verdict
+    found = Candidates(ended, keep[None], np.array([best.length]), np.ones(1, bool))
+    return found, verdict
 
 
 def _objections(

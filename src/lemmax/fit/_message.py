@@ -116,7 +116,7 @@ def length_of(
     ordered = np.take_along_axis(np.where(there, sizes, np.inf), place, axis=1) / width
     kept = np.sum(keep, axis=1)[:, None]
     heavy = np.ones(len(sizes), bool)
-    return _chosen(ordered, kept, np.sum(there, axis=1), fitted, heavy)[1]
+    return _chosen(ordered, kept, np.sum(there, axis=1), fitted, heavy, student_lengths)[1]
 
 
 def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.ndarray:
