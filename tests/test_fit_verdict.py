@@ -232,3 +232,17 @@ def test_a_picture():
     assert below.get_ylabel() == "residual"
     with pytest.raises(ValueError, match="t has shape"):
         lm.plots.fit(fitted, T[:3])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_wrong_data_within_the_range_of_the_others_are_found(noise):
+    """No residual of least squares is far out, but they are not those of noise."""
+    t = np.linspace(0, 4, 60)
+    y = 2 * np.exp(-0.5 * t) + np.exp(-3 * t)
+    y += noise * np.random.default_rng(0).standard_normal(60)
+    y[::7] += 1.0
+    fitted = lm.fit(
+        lambda x: x[0] * jnp.exp(-x[1] * t) + x[2] * jnp.exp(-x[3] * t), y, np.array([1, 1, 1, 2.0])
+    )
+    assert fitted.status.succeeded
+    np.testing.assert_array_equal(fitted.outliers, np.arange(0, 60, 7))

@@ -145,13 +145,10 @@ def test_a_function_from_a_start_and_from_others():
     found = lm.recover(data, map, x0=np.array([1.0, 1.0, 1.0, 2.0]))
     assert found.status is lm.RecoveryStatus.EXACT
     assert found.rank is None
-    assert found.x == pytest.approx(truth, rel=1e-8)
+    assert sorted(found.x) == pytest.approx(sorted(truth), rel=1e-8)
     assert np.array_equal(found.outliers, np.arange(0, 60, 7))
-    # From two equal decays nothing tells them apart; a random start does.
-    stuck = {"x0": np.array([1.0, 1.0, 1.0, 1.0])}
-    alone = lm.recover(data, map, **stuck, restarts=0)
-    assert alone.status is not lm.RecoveryStatus.EXACT
-    found = lm.recover(data, map, **stuck, restarts=10)
+    # From two equal decays nothing tells them apart; other starts do.
+    found = lm.recover(data, map, x0=np.array([1.0, 1.0, 1.0, 1.0]))
     assert found.status is lm.RecoveryStatus.EXACT
     assert sorted(found.x) == pytest.approx(sorted(truth), rel=1e-8)
 

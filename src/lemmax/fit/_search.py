@@ -30,8 +30,8 @@ AGREE = 0.5
 # neighbouring residuals are correlated by less than so many standard deviations.
 _AGREEING, _FEW_WRONG, _CORRELATED = 3, 0.2, 2.5
 # Least squares are plainly right if there are so many data, noise is below this part of their
-# range, and no residual is beyond so many scales.
-_ENOUGH, _SMALL, _ORDINARY = 12, 0.1, 4.0
+# range, and the residuals pass Jarque and Bera's test: of normal ones a twentieth does not.
+_ENOUGH, _SMALL, _NORMAL = 12, 0.1, 6.0
 # A datum with this leverage nearly determines a parameter alone.
 _LEVERAGE = 0.95
 # A weak correlation of neighbours.
@@ -211,8 +211,19 @@ def plainly_right(setting: Setting, found: Candidates) -> bool:
         return False
     scale = float(setting.scale(residual, setting.counts, p)[0])
     small = scale <= _SMALL * setting.width
-    ordinary = np.max(np.abs(residual)) <= _ORDINARY * scale
-    return bool(small and ordinary and abs(correlation(residual[0][there])) < _CORRELATED)
+    residual = residual[0][there]
+    normal = _abnormality(residual) <= _NORMAL
+    return bool(small and normal and abs(correlation(residual)) < _CORRELATED)
+
+
+def _abnormality(residual: np.ndarray) -> float:
+    """Jarque and Bera's statistic: skewness and kurtosis beside those of normal residuals."""
+    spread = float(np.sqrt(np.mean(residual**2)))
+    if not spread > 0:
+        return 0.0
+    standard = residual / spread
+    skewness, kurtosis = np.mean(standard**3), np.mean(standard**4)
+    return float(len(residual) / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4))
 
 
 def correlation(residual: np.ndarray) -> float:

@@ -22,8 +22,8 @@ from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
 from .result import Fit, TracedFit, as_outputs
 
-# How many variations of the start are looked at, at most, if the first fits do not convince.
-_STARTS = 288
+STARTS = 288
+"""How many variations of the start are looked at, at most, if the first fits do not convince."""
 
 
 def fit(
@@ -36,9 +36,10 @@ def fit(
     sigma: Any = None,
     bounds: Any = None,
     fixed: Any = None,
-    starts: int | Iterable[PyTree] = _STARTS,
+    starts: int | Iterable[PyTree] = STARTS,
     jacobian: AbstractJacobian | None = None,
     max_seconds: float | None = None,
+    callback: Callable[[str, int, float], Any] | None = None,
     progress: bool = False,
 ) -> Fit:
     """Fit a model of your own to data of which some may be wrong.
@@ -78,6 +79,9 @@ def fit(
         parameters takes at most 30 MB, else ``Products()``. See docs/fit.md, "Large models".
     max_seconds : float, optional
         After so many seconds the search ends with what it has.
+    callback : callable, optional
+        Called after every round of starts with ``"starts"``, how many there were, and the sum of
+        squares; the search stops if it returns True.
     progress : bool
         Show a progress bar (needs rich).
 
@@ -125,7 +129,7 @@ def fit(
         tries, others = _starts(starts, task)
         jacobian = chosen_jacobian(jacobian, len(task.y), len(task.start))
         ends = None if max_seconds is None else began + max_seconds
-        bar = progress_bar("fit", _STARTS) if progress else no_progress_bar()
+        bar = progress_bar("fit", STARTS) if progress else no_progress_bar()
         with bar as report:
             setting = _setting(task, ends, loss is None)
             if not isinstance(jacobian, Dense):
@@ -137,7 +141,7 @@ def fit(
                     raise ValueError(
                         "The model, or its derivative, is not finite at the start. Start elsewhere."
                     )
-                interrupted = _run(search, report)
+                interrupted = _run(search, _told(report, callback))
                 verdict = judge_fit(task, setting, search.found, interrupted)
     return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
 
@@ -185,7 +189,7 @@ def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
         check_whole(0, starts=starts)
         return int(starts), np.zeros((0, len(task.start)))
     others = [start_like(task, one) for one in starts]
-    return _STARTS, np.stack(others) if others else np.zeros((0, len(task.start)))
+    return STARTS, np.stack(others) if others else np.zeros((0, len(task.start)))
 
 
 def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
@@ -223,6 +227,18 @@ def _rounding_at_start(task: Task) -> float:
     residual, _ = task.evaluate(np.zeros(1, int), task.start[None])
     size = float(np.sqrt(np.mean(residual**2)))
     return EPS * size if 0 < size < np.inf else float(np.finfo(np.float64).tiny)
+
+
+def _told(
+    report: Callable[[int, float], None], callback: Callable[[str, int, float], Any] | None
+) -> Callable[[int, float], None]:
+    def told(starts: int, value: float) -> None:
+        report(starts, value)
+        answer = None if callback is None else callback("starts", starts, value)
+        if answer is not None and bool(answer):
+            raise Stopped
+
+    return told
 
 
 def _run(search: Search, report: Callable[[int, float], None]) -> bool:

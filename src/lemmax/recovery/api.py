@@ -13,13 +13,14 @@ from .._dtype import needs_local_x64, precision_context, require_finite, to_devi
 from .._programs import forget_programs_if_many
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
-from ..maps import PSD, AbstractMap, LowRank, Square
+from ..maps import PSD, AbstractMap, FromFunction, LowRank, Square
 from ..operators import AbstractOperator, Entries, Identity
 from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._answer import Answer
 from ._certificate import Certificate, needed_observations
+from ._functions import recover_function
 from ._linearised import weights_of, with_weights
 from ._objections import Objection
 from ._scaling import Unit
@@ -107,6 +108,9 @@ def recover(
         map = with_rank(map, min(map.rank, *map.shape))  # a matrix has no more
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
+    if isinstance(problem.map, FromFunction):
+        assert x0 is not None
+        return recover_function(problem, x0, restarts, max_seconds, callback, progress)
     forget_programs_if_many()
     gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
     with precision_context(problem, x0), one_thread_of_lapack():

@@ -1,0 +1,114 @@
+"""A user's own function: its parameters are found, and judged, by `lemmax.fit`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from .._dtype import precision_context, to_device, x64_context
+from .._typing import Parameters
+from ..fit import Fit, FitStatus, fit
+from ..fit.api import STARTS
+from ..losses import SquaredL2
+from ..maps import FromFunction
+from ..operators import Identity
+from ..problem import Composite
+from ._linearised import weights_of
+from ._objections import Objection
+from .found import Recovery, RecoveryStatus
+
+_STATUSES = {
+    FitStatus.EXACT: RecoveryStatus.EXACT,
+    FitStatus.FITTED: RecoveryStatus.NOISE_LEVEL,
+    FitStatus.NOT_IDENTIFIED: RecoveryStatus.NOT_IDENTIFIABLE,
+    FitStatus.NOT_CONVERGED: RecoveryStatus.NOT_CONVERGED,
+    FitStatus.DOUBTFUL: RecoveryStatus.NOT_CONVERGED,
+    FitStatus.INTERRUPTED: RecoveryStatus.INTERRUPTED,
+}
+
+
+def recover_function(
+    problem: Composite,
+    x0: Parameters,
+    restarts: int,
+    max_seconds: float | None,
+    callback: Callable[[str, int, float], Any] | None,
+    progress: bool,
+) -> Recovery:
+    """The parameters of a function from observations of what it returns."""
+    map, operator, robust = problem.map, problem.operator, problem.loss.robust
+    assert isinstance(map, FromFunction)
+    with precision_context(problem, x0):
+        problem.check_start(jax.tree.map(to_device, x0))
+
+    def observed(x: Parameters) -> Any:
+        return operator.measure(map(x))
+
+    weights = weights_of(problem)
+    y = np.where(weights > 0, np.asarray(problem.data, np.float64), np.nan)
+    fitted = fit(
+        # The function itself is compiled once for all calls.
+        map.function if isinstance(operator, Identity) else observed,
+        y,
+        x0,
+        loss=None if robust else SquaredL2(),
+        sigma=_sigma(weights, robust),
+        callback=callback,
+        max_seconds=max_seconds,
+        progress=progress,
+        starts=STARTS if restarts else 0,
+    )
+    return _as_recovery(map, fitted)
+
+
+def _sigma(weights: np.ndarray, robust: bool) -> np.ndarray | None:
+    """Standard deviations that the weights of a loss stand for."""
+    positive = weights > 0
+    if np.all(weights[positive] == 1):
+        return None
+    roots = weights if robust else np.sqrt(weights)
+    return 1 / np.where(positive, roots, 1)
+
+
+def _as_recovery(map: FromFunction, fitted: Fit) -> Recovery:
+    status = _STATUSES[fitted.status]
+    with x64_context():
+        point = jax.tree.map(np.asarray, map(jax.tree.map(jax.numpy.asarray, fitted.x)))
+        error = _point_error(map, fitted) / max(float(point.norm()), np.finfo(float).tiny)
+    interrupted = status is RecoveryStatus.INTERRUPTED
+    return Recovery(
+        point=point,
+        x=fitted.x,
+        map=map,
+        status=status,
+        rank=None,
+        rank_bound=None,
+        sizes=None,
+        residual=np.asarray(fitted.residual),
+        outliers=fitted.outliers,
+        noise=float("nan") if interrupted else fitted.noise,
+        expected_error=error,
+        freedom=len(fitted.names),
+        needed=len(fitted.names),
+        observations=fitted.observations,
+        objections=tuple(_objection(said) for said in fitted.objections),
+        doubtful=(),
+        passes=fitted.starts,
+        steps=fitted.starts,
+        seconds=fitted.seconds,
+    )
+
+
+def _objection(said: str) -> Objection:
+    return Objection(said.replace("{", "{{").replace("}", "}}"))
+
+
+def _point_error(map: FromFunction, fitted: Fit) -> float:
+    """The norm of the error of the point that the errors of the parameters make."""
+    if not np.all(np.isfinite(np.diag(fitted.covariance))):
+        return float("inf")
+    flat, unravel = ravel_pytree(fitted.x)
+    jacobian = np.asarray(jax.jacfwd(lambda v: ravel_pytree(map.function(unravel(v)))[0])(flat))
+    return float(np.sqrt(np.sum((jacobian @ fitted.covariance) * jacobian)))
