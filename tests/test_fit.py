@@ -288,3 +288,43 @@ def test_known_minima(case):
     # The published minima have six digits.
     assert any(np.isclose(reached, least, rtol=1e-5, atol=1e-18) for least in case.minima)
     assert fitted.status.succeeded is not case.singular
+
+
+def test_models_that_know_reverse_mode_alone():
+    @jax.custom_vjp
+    def exponential(u):
+        return jnp.exp(u)
+
+    exponential.defvjp(lambda u: (jnp.exp(u),) * 2, lambda value, slope: (slope * value,))
+    t = np.linspace(0, 3, 30)
+    y = 2 * np.exp(-1.3 * t) + 0.01 * np.random.default_rng(0).standard_normal(30)
+    fits = [
+        lm.fit(lambda x, f=f: x[0] * f(-x[1] * t), y, np.ones(2)) for f in (exponential, jnp.exp)
+    ]
+    np.testing.assert_allclose(fits[0].x, fits[1].x, rtol=1e-8)
+    np.testing.assert_allclose(fits[0].covariance, fits[1].covariance, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (lambda x, t: x * t, "0 further arguments .* missing 1 required positional argument"),
+        (lambda x: x["rate"] * jnp.ones(5), "failed with"),
+    ],
+)
+def test_models_that_fail_are_named(model, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        lm.fit(model, np.ones(5), 1.0)
+
+
+def test_a_callback_sees_the_search_and_stops_it():
+    t, seen = np.linspace(0, 3, 30), []
+
+    def callback(*told):
+        seen.append(told)
+        return True
+
+    y = np.random.default_rng(0).standard_normal(30)  # nothing to be found
+    fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, np.ones(2), callback=callback)
+    assert len(seen) == 1
+    assert fitted.status is lm.FitStatus.INTERRUPTED

@@ -301,6 +301,11 @@ def _check_outputs(model: Callable, x: PyTree, args: tuple, structure: Any, kind
         made = jax.eval_shape(model, jax.tree.map(jnp.asarray, x), *args)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise TypeError(_NUMPY_IN_MODEL) from error
+    except Exception as error:
+        raise TypeError(
+            f"The model, called with the parameters and {len(args)} further "
+            f"argument{'s' * (len(args) != 1)} (args=), failed with {type(error).__name__}: {error}"
+        ) from error
     leaves, made_of = jax.tree.flatten(made)
     shapes = [tuple(jnp.shape(leaf)) for leaf in leaves]
     if made_of != structure or shapes != [shape for shape, _ in kinds]:

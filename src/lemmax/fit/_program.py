@@ -94,12 +94,31 @@ def _compile(model: Callable, layout: Layout, outputs: int, lanes: bool) -> Call
     forget_programs_if_many()
     function = flat_model(model, layout)
 
-    def both(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:
-        if len(layout.free) > outputs:
-            value, pullback = jax.vjp(lambda v: function(v, base, args), u)
-            (rows,) = jax.vmap(pullback)(jnp.eye(value.size, dtype=value.dtype))
-            return value, rows
+    def forward(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:
         value, push = jax.linearize(lambda v: function(v, base, args), u)
         return value, jax.vmap(push, out_axes=1)(jnp.eye(u.size, dtype=u.dtype))
 
-    return own(jax.jit(jax.vmap(both, in_axes=(0, None, None)) if lanes else both))
+    def reverse(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:
+        value, pullback = jax.vjp(lambda v: function(v, base, args), u)
+        (rows,) = jax.vmap(pullback)(jnp.eye(value.size, dtype=value.dtype))
+        return value, rows
+
+    def jitted(both: Callable) -> Callable:
+        return own(jax.jit(jax.vmap(both, in_axes=(0, None, None)) if lanes else both))
+
+    if len(layout.free) > outputs:
+        return jitted(reverse)
+    program = jitted(forward)
+
+    def either(u: Any, base: Any, args: tuple) -> tuple[Array, Array]:
+        nonlocal program
+        try:
+            return program(u, base, args)
+        except TypeError as error:
+            # Some models, such as solvers of differential equations, know reverse mode alone.
+            if "custom_vjp" not in str(error):
+                raise
+        program = jitted(reverse)
+        return program(u, base, args)
+
+    return either
