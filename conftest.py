@@ -1,5 +1,6 @@
 """Tests and doctests run in float64, with implicit promotion of dtypes and ranks forbidden."""
 
+import gc
 import os
 import pathlib
 import signal
@@ -13,7 +14,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from lemmax._programs import forget_programs_if_many  # noqa: E402
+from lemmax._programs import programs_are_many  # noqa: E402
 
 # A shell starts background jobs with Ctrl-C ignored; the tests of interruptions need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,4 +28,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 @pytest.fixture(autouse=True)
 def _programs_are_forgotten_before_there_are_too_many():
     yield
-    forget_programs_if_many()
+    if programs_are_many():
+        jax.clear_caches()
+        gc.collect()

@@ -52,7 +52,12 @@ def forget_programs_if_many() -> None:
     Data of ever new shapes need ever new programs: a thousand tables, each of its own shape, would
     end in a crash.
     """
-    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY:
+    if programs_are_many():
         for program in list(_own):
             program.clear_cache()
         gc.collect()
+
+
+def programs_are_many() -> bool:
+    """Whether the process has used up half of its maps of memory."""
+    return _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY
