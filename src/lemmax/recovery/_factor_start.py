@@ -53,7 +53,10 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
     kinds = (_semidefinite,) if isinstance(map, PSD) else (_unfolded, _tensor)
     for kind in kinds:
         found = kind(problem, array, weights, seed, watch)
-        if found is None or not any(np.any(factor) for factor in jax.tree.leaves(found.x)):
+        if found is None:
+            continue
+        nothing = not any(np.any(factor) for factor in jax.tree.leaves(found.x))
+        if nothing and not found.interrupted:
             continue
         missing = ((0, 0), (0, map.rank - found.rank))
         yield found._replace(x=jax.tree.map(lambda factor, m=missing: np.pad(factor, m), found.x))
@@ -97,15 +100,17 @@ def _unfolded(
         return np.transpose(each, order).reshape(sides)
 
     found = _table(problem, flat(array), flat(weights), bound, seed, watch)
-    if not found.exact:
+    if not (found.exact or found.interrupted):
         return None
     left, right = found.x
     matrix = left @ right.T
+    if not np.any(matrix):
+        raise KeyboardInterrupt  # before there was anything
     # Short columns with many wrong entries may be anything: the other modes tell them.
     known = flat(weights) > 0
     wrong = np.abs(found.residual) > _ROUNDING * np.max(np.abs(matrix))
     lost = np.zeros(sides, bool)
-    for axis in (0, 1):
+    for axis in (0, 1) if found.exact else ():
         seen, missed = (np.sum(each, axis=axis, keepdims=True) for each in (known, known & wrong))
         lost |= missed >= _HALF * seen
 
