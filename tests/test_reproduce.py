@@ -253,7 +253,8 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path, monkeypat
 def test_ctrl_c_ends_the_process_in_order(tmp_path):
     """With JAX's threads at work: no crash, and the exit code of an interruption."""
     command = [sys.executable, "-c", "from lemmax.cli import main; main()"]
-    command += ["reproduce", "fig1", "--quick", "--out", str(tmp_path)]
+    # At full size: with programs that are compiled already a quick run would be over.
+    command += ["reproduce", "fig1", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     while not (tmp_path / "parts" / "fig1").exists():
         assert process.poll() is None

@@ -27,8 +27,9 @@ from ..gradients import AbstractGradient, Implicit
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import SolveError, Status
+from ._compiled import advance_compiled, start_compiled, visit_compiled
 from ._implicit import differentiable, opened
-from .loop import Carry, Metrics, Plan, advance, advance_on_host, start, visit
+from .loop import Carry, Metrics, Plan, advance, start
 from .progress import no_progress_bar, progress_bar
 from .result import Result
 from .stopping import Stopping
@@ -36,27 +37,6 @@ from .trace import cut_trace
 
 # Without a callback a chunk of steps takes about this long, so that Ctrl-C is answered soon.
 _CHUNK_SECONDS = 0.25
-
-_compiled_start = eqx.filter_jit(start)
-_compiled_advance = eqx.filter_jit(advance)
-_compiled_visit = eqx.filter_jit(visit)
-_evaluate = eqx.filter_jit(Composite.evaluate)
-
-
-def _start(plan: Plan, x0: Parameters, rows: int) -> Carry:
-    return (start if plan.method.on_host else _compiled_start)(plan, x0, rows)
-
-
-def _advance(plan: Plan, carry: Carry, limit: Array) -> Carry:
-    if plan.method.on_host:
-        return advance_on_host(plan, carry, limit, _evaluate)
-    return _compiled_advance(plan, carry, limit)
-
-
-def _visit(plan: Plan, carry: Carry) -> Carry:
-    if plan.method.on_host:
-        return advance_on_host(plan, carry, carry.state.step + 1, _evaluate)
-    return _compiled_visit(plan, carry)
 
 
 @eqx.filter_jit
@@ -176,7 +156,7 @@ def solve(
             # A power of two, so that a different max_steps seldom needs another compilation.
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
-            carry = _advance(plan, _start(plan, x0, rows), as_limit(0))
+            carry = advance_compiled(plan, start_compiled(plan, x0, rows), as_limit(0))
             compiled = time.perf_counter()
             stops = callback is not None or progress
             watch = None if callback is None else _watcher(callback, gives_numpy)
@@ -265,11 +245,11 @@ def iterate(
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
         plan, x0 = make_plan(problem, method, x0, {}, None, 0.0, max_steps)
-        carry = _start(plan, x0, 1)
+        carry = start_compiled(plan, x0, 1)
     while int(carry.state.status) == Status.RUNNING:
         with precision_context(problem, x0):
             # Only the newest row of the trace is kept.
-            carry = _visit(plan, carry)
+            carry = visit_compiled(plan, carry)
             snapshot = _snapshot(carry, 0, gives_numpy)
             if not np.isfinite(snapshot.value):
                 return
@@ -311,7 +291,7 @@ def _run(
         while int(carry.state.status) == Status.RUNNING:
             began = time.perf_counter()
             until = as_limit(min(limit, max_steps + 1))
-            carry = jax.block_until_ready(_advance(plan, carry, until))
+            carry = jax.block_until_ready(advance_compiled(plan, carry, until))
             if every is None:
                 if time.perf_counter() - began < _CHUNK_SECONDS / 2:
                     chunk *= 2

@@ -1,0 +1,32 @@
+"""The loop, compiled; step by step for methods that compute in Python."""
+
+import equinox as eqx
+from jaxtyping import Array
+
+from .._typing import Parameters
+from ..problem import Composite
+from .loop import Carry, Plan, advance, advance_on_host, start, visit
+
+_start = eqx.filter_jit(start)
+_advance = eqx.filter_jit(advance)
+_visit = eqx.filter_jit(visit)
+_evaluate = eqx.filter_jit(Composite.evaluate)
+
+
+def start_compiled(plan: Plan, x0: Parameters, rows: int) -> Carry:
+    """The state before the first evaluation."""
+    return (start if plan.method.on_host else _start)(plan, x0, rows)
+
+
+def advance_compiled(plan: Plan, carry: Carry, limit: Array) -> Carry:
+    """Evaluate and move until the run ends or iterate number ``limit`` is reached."""
+    if plan.method.on_host:
+        return advance_on_host(plan, carry, limit, _evaluate)
+    return _advance(plan, carry, limit)
+
+
+def visit_compiled(plan: Plan, carry: Carry) -> Carry:
+    """One iterate."""
+    if plan.method.on_host:
+        return advance_on_host(plan, carry, carry.state.step + 1, _evaluate)
+    return _visit(plan, carry)
