@@ -44,8 +44,6 @@ class Certificate(NamedTuple):
     """Whether there are directions in which the point can move that no observation sees."""
     doubtful: tuple[list[int], ...] = ()
     """Rows and columns, or slices, about which too little is known; one list for each mode."""
-    unproven: bool = False
-    """Whether nothing speaks against it but that fits to fewer data do not confirm it."""
 
     @property
     def holds(self) -> bool:
@@ -136,11 +134,10 @@ def certify_noise(
                 f"{wanted} are needed for {tangent.freedom} degrees of freedom"
             )
         )
-    unproven = not objections
-    if unproven:
+    if not objections:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
     found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
-    return found._replace(doubtful=doubtful, unproven=unproven and bool(objections))
+    return found._replace(doubtful=doubtful)
 
 
 def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:

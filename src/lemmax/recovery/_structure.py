@@ -111,11 +111,6 @@ def without_zero_terms(map: Ranked, x: Parameters, rank: int) -> tuple[Ranked, P
     return with_rank(map, rank), jax.tree.map(lambda factor: factor[:, :rank], x)
 
 
-def without_term(factor: np.ndarray, term: int) -> np.ndarray:
-    """A factor without a column: the others move up, and zeros follow."""
-    return np.pad(np.delete(factor, term, axis=1), ((0, 0), (0, 1)))
-
-
 def _core(map: Ranked, x: Parameters) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The point in orthonormal bases of its factors' columns, in float64."""
     factors = map(x).factors

@@ -12,7 +12,7 @@ from .._checks import check_kind, check_real, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
 from .._programs import forget_programs_if_many
 from .._typing import Parameters
-from ..losses import L1, AbstractLoss
+from ..losses import L1, AbstractLoss, Quantile
 from ..maps import PSD, AbstractMap, FromFunction, LowRank, Square
 from ..operators import AbstractOperator, Entries, Identity
 from ..points import AbstractPoint
@@ -108,7 +108,8 @@ def recover(
         map = with_rank(map, min(map.rank, *map.shape))  # a matrix has no more
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
-    if isinstance(problem.map, FromFunction):
+    # A quantile is not where right data lie: it keeps its loss.
+    if isinstance(problem.map, FromFunction) and not isinstance(loss, Quantile):
         assert x0 is not None
         return recover_function(problem, x0, restarts, max_seconds, callback, progress)
     forget_programs_if_many()
