@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..maps import AbstractMap
+from ..maps import AbstractMap, AbstractRankedMap
 from ._kept_aside import Predictions
 from ._noise import BULK, largest_gaussian
 from ._objections import Objection
-from ._structure import convincing_observations, degrees_of_freedom, is_ranked
+from ._structure import convincing_observations
 from ._tangent import Tangent
 
 # Below this gain, relative to the largest, a direction counts as not seen at all.
@@ -281,6 +281,6 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     Two points that each fit all but p m of the observations agree in m (1 - 2 p) of them, and
     their difference has twice the rank.
     """
-    if is_ranked(map):
-        freedom = degrees_of_freedom(map, 2 * map.rank)
+    if isinstance(map, AbstractRankedMap):
+        freedom = map.with_rank(2 * map.rank).degrees_of_freedom
     return int(np.ceil(freedom / (1 - 2 * wrong if wrong < _HALF else 1)))

@@ -12,7 +12,6 @@ from .._typing import Parameters, RealLike
 from ..losses import AbstractLoss
 from ..methods.steps import BulkPolyak
 from ._linearised import Linearised, Workbench, typical_size
-from ._structure import cut, term_sizes
 
 # At a solution of exact rank the error squares with every step. With superfluous terms those
 # shrink to a quarter a step (Newton's method at a double root), while the others stand still.
@@ -63,7 +62,7 @@ class Descent:
         """
         at = best = self.bench.linearise(x, rank)
         step, values, typical = self._steps(at), [at.value], self._typical(at.residual)
-        sizes = term_sizes(self.bench.map, x)
+        sizes = self.bench.map.term_sizes(x)
         refused: set[int] = set()
         while True:
             if self.vanishes(at.residual):
@@ -80,7 +79,7 @@ class Descent:
                 break
             best = at if at.value <= best.value else best
             values.append(at.value)
-            before, sizes = sizes, term_sizes(self.bench.map, at.x)
+            before, sizes = sizes, self.bench.map.term_sizes(at.x)
             fewer = standing_terms(before, sizes)
             if rank is not None and fewer is not None and fewer < rank and fewer not in refused:
                 shorter = self.with_fewer_terms(at, fewer)
@@ -133,7 +132,7 @@ class Descent:
     def cut(self, x: Parameters, rank: int) -> Parameters:
         """The leading terms of x."""
         assert self.bench.ranked is not None
-        return cut(self.bench.ranked, x, rank, self.rng)
+        return self.bench.ranked.truncate(x, rank, self.rng)
 
     def with_fewer_terms(self, at: Linearised, rank: int) -> Descended:
         """Go on from the leading terms alone: if those are all, a few steps get to the bottom.

@@ -8,7 +8,7 @@ import numpy as np
 from .._typing import Parameters
 from ..init import spectral
 from ..init._random import random_starts_like
-from ..operators import Entries, Identity
+from ..maps import AbstractRankedMap
 from ..problem import Composite
 from ._answer import Answer
 from ._certificate import Certificate, certify_exact, certify_noise
@@ -18,14 +18,7 @@ from ._factor_start import FactorStart, factor_starts
 from ._kept_aside import Predictions, predictions
 from ._linearised import Linearised, Workbench
 from ._noise import Refit, refit, schwarz
-from ._structure import (
-    convincing_observations,
-    degrees_of_freedom,
-    is_ranked,
-    largest_rank,
-    lower_ranks,
-    without_zero_terms,
-)
+from ._structure import convincing_observations, lower_ranks
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
@@ -57,7 +50,7 @@ class Search:
     ):
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
         self.robust = problem.loss.robust
-        self.entrywise = isinstance(problem.operator, (Identity, Entries))
+        self.entrywise = problem.operator.entrywise
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
@@ -118,7 +111,7 @@ class Search:
         """
         if self.bench.ranked is None or not self.robust:
             return None
-        assert is_ranked(noisy.map)
+        assert isinstance(noisy.map, AbstractRankedMap)
         found = noisy.map.rank
         for rank in range(found, min(found + _NEAR, self.bench.ranked.rank - 1) + 1):
             end = self.descent.run(self.descent.cut(x, rank), rank)
@@ -137,7 +130,7 @@ class Search:
 
     def _attempts(self) -> Iterator[Attempt]:
         map = self.bench.ranked
-        bound = None if map is None else largest_rank(map)
+        bound = None if map is None else map.largest_rank
         if self.x0 is not None:
             for x in self._starts_beside(self.x0):
                 if map is not None and bound is not None and bound < map.rank:
@@ -172,13 +165,13 @@ class Search:
         """
         map, count = self.bench.ranked, int(self.descent.known.sum())
         assert map is not None
-        if count >= _ENOUGH * degrees_of_freedom(map, bound):
+        if count >= _ENOUGH * map.with_rank(bound).degrees_of_freedom:
             return [bound, *lower_ranks(bound)]
         ranks = [*lower_ranks(bound), bound]
         provable = [
             rank
             for rank in ranks
-            if convincing_observations(degrees_of_freedom(map, rank)) <= count
+            if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= count
         ]
         return provable or ranks[:1]
 
@@ -259,7 +252,7 @@ class Search:
     ) -> Answer:
         map, x = self.problem.map, at.x
         if self.bench.ranked is not None and at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, x, at.rank)
+            map, x = self.bench.ranked.first_terms(x, at.rank)
             if sizes is not None and not np.any(sizes[at.rank :] > _NOTHING * sizes[0]):
                 sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
         residual = as_array(at)

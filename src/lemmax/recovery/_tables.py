@@ -9,7 +9,6 @@ from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..maps import LowRank
-from ..operators import Entries
 from ..problem import Composite
 from ._answer import Answer
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
@@ -19,7 +18,6 @@ from ._left_over import left_over
 from ._linearised import Workbench, weights_of
 from ._noise import bulk_of, schwarz
 from ._rivals import lines_of
-from ._structure import degrees_of_freedom, term_sizes
 from ._tangent import spread_of_entries, tangent_of_entries
 
 
@@ -39,7 +37,7 @@ class TableFit(NamedTuple):
     @property
     def freedom(self) -> int:
         """Degrees of freedom."""
-        return degrees_of_freedom(self.map, self.map.rank)
+        return self.map.degrees_of_freedom
 
 
 def search_table(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
@@ -113,7 +111,7 @@ class _TableSearch:
         used, noise = certificate.explained, certificate.noise
         criterion = schwarz(self.problem, found.residual, used, noise, found.freedom)
         x: Parameters = cast_floats(found.x, self.problem.data.dtype)
-        sizes = term_sizes(found.map, found.x)
+        sizes = found.map.term_sizes(found.x)
         return Answer(found.map, x, found.residual, sizes, certificate, criterion)
 
 
@@ -168,8 +166,8 @@ def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch:
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
 
-    if isinstance(operator, Entries):
-        rows, columns = (np.asarray(index) for index in operator.indices)
+    if operator.point_shape is not None:
+        rows, columns = operator.places(np.ones(data.shape, bool))
         if wide:
             rows, columns = columns, rows
         # The same value twice is one observation: a copy kept aside would be no test of the other.
@@ -213,7 +211,7 @@ def _best_rank(problem: Composite, found: _Factors) -> int:
     criteria = []
     for rank in range(1, found.rank + 1):
         residual = _residual(problem, found.balanced(rank))
-        freedom = degrees_of_freedom(LowRank(dims, rank), rank)
+        freedom = LowRank(dims, rank).degrees_of_freedom
         used, scale = bulk_of(residual, known, freedom, robust)
         criteria.append(schwarz(problem, residual, used, scale, freedom))
     return 1 + int(np.argmin(criteria))
@@ -222,8 +220,8 @@ def _best_rank(problem: Composite, found: _Factors) -> int:
 def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     left, right = x
     data = np.asarray(problem.data, np.float64)
-    if isinstance(problem.operator, Entries):
-        rows, columns = (np.asarray(index) for index in problem.operator.indices)
+    if problem.operator.point_shape is not None:
+        rows, columns = problem.operator.places(np.ones(data.shape, bool))
         return np.einsum("ij,ij->i", left[rows], right[columns]) - data
     return left @ right.T - data
 
