@@ -79,9 +79,6 @@ class Fit(NamedTuple):
     """Of entries of a matrix or tensor, fitted by a robust loss."""
     left_over: Callable[[float], float] | None = None
     """Of entries: how large what stands out of the residuals is, those clipped at a level."""
-    trivial: np.ndarray | None = None
-    """Of entries: which are zeros. It is no merit to explain these: a point of fewer terms, or none
-    at all, does so, too."""
 
 
 def certify_exact(fit: Fit, rounding: float) -> Certificate:
@@ -91,7 +88,7 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     tangent = fit.tangent(explained)
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
-    objections = _objections(fit, explained, tangent)
+    objections = _objections(fit, explained, tangent, rounding)
     contested, doubtful = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(
@@ -116,24 +113,13 @@ def certify_noise(
     explained = fit.known & (np.abs(fit.residual) <= largest_gaussian(count) * scale)
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
-    objections = _objections(fit, used, tangent)
+    objections = _objections(fit, used, tangent, BULK * scale)
     # A rival that goes through few entries has their noise, and may miss one that it explains.
     contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     missing = _missing(fit, scale, objections)
     if error > _NOISY_ERROR:
         objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
     error = float(np.hypot(error, missing))
-    # What is no larger than the noise, anything explains. (With an expected error as small as is
-    # asked for, there is far more than that.)
-    merits = int(np.sum(used & (np.abs(fit.data) > BULK * scale)))
-    wanted = convincing_observations(tangent.freedom)
-    if merits < wanted:
-        objections.append(
-            Objection(
-                f"of what it explains, {merits} observations are larger than the noise; at least "
-                f"{wanted} are needed for {tangent.freedom} degrees of freedom"
-            )
-        )
     if not objections:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
     found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
@@ -229,21 +215,25 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
     return float(size * tangent.error / norm) if norm > 0 else np.inf
 
 
-def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[Objection]:
-    known = fit.known
-    zeros = 0
-    if fit.trivial is not None:
-        zeros = int(np.sum(known & fit.trivial))
-        known, explained = known & ~fit.trivial, explained & ~fit.trivial
-    count, hits = int(known.sum()), int(explained.sum())
+def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float) -> list[Objection]:
+    """What speaks against a fit whose residuals are errors up to a level.
+
+    It is no merit to explain data of that size: a point of fewer terms, or none at all, does so,
+    too.
+    """
+    zeros = int(np.sum(fit.known & (fit.data == 0)))
+    telling = fit.known & (np.abs(fit.data) > level)
+    explained = explained & telling
+    count, hits = int(telling.sum()), int(explained.sum())
     different = _different(fit.labels[explained])
     wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:
         objections.append(
             Objection(
-                f"it explains {different} different observations with {tangent.freedom} degrees of "
-                f"freedom; at least {wanted} are needed to be more than chance"
+                f"it explains {different} different observations beyond their errors with "
+                f"{tangent.freedom} degrees of freedom; at least {wanted} are needed to be more "
+                "than chance"
             )
         )
     if hits <= _HALF * count:

@@ -42,7 +42,6 @@ class Evidence:
             lambda used: self._tangent(at, used),
             self._lines(at),
             self._left_over(at),
-            np.asarray(self.problem.data) == 0 if self.entrywise else None,
         )
 
     def _lines(self, at: Linearised) -> Lines | None:

@@ -104,7 +104,6 @@ class _TableSearch:
             lambda used: tangent_of_entries(self.problem, map, x, used, found.freedom),
             lines_of(self.problem, known, map, x) if self.robust else None,
             lambda level: left_over(self.problem, found.residual, known, level),
-            np.asarray(self.problem.data) == 0,
         )
 
     def _answer(self, found: TableFit, certificate: Certificate) -> Answer:
