@@ -8,8 +8,9 @@ import numpy as np
 from scipy import special
 
 from .._terms import balanced, decompose, nearest_tucker, unfolded
+from ..status import Stopped
 from ._calibration import LEVELS, Calibration, calibrated
-from ._fit import Options, Stopped
+from ._fit import Options
 from ._held_out import Aside, HeldOut, summarised
 from ._judge import Judgement, Prediction, judged
 from ._sweeps import Setting, smallest_variances

@@ -50,6 +50,12 @@ class Certificate(NamedTuple):
         """Whether the fit is an answer."""
         return not self.objections
 
+    @classmethod
+    def interrupted(cls, known: np.ndarray, freedom: int) -> "Certificate":
+        """Of a search that was stopped: nothing is known."""
+        said = (Objection("the search was stopped"),)
+        return cls(False, known, freedom, float("nan"), float("nan"), said, unseen=False)
+
 
 class Lines(NamedTuple):
     """Rows and columns, or slices: wrong entries of one may be explained by chance."""
@@ -223,9 +229,9 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float)
     """
     zeros = int(np.sum(fit.known & (fit.data == 0)))
     telling = fit.known & (np.abs(fit.data) > level)
-    explained = explained & telling
-    count, hits = int(telling.sum()), int(explained.sum())
-    different = _different(fit.labels[explained])
+    merits = explained & telling
+    count, hits = int(telling.sum()), int(merits.sum())
+    different = _different(fit.labels[merits])
     wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:

@@ -35,6 +35,7 @@ class FactorStart(NamedTuple):
     rank: int
     sweeps: int
     interrupted: bool
+    """Whether it was stopped on the way, and this is all there is."""
 
 
 def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[FactorStart]:
@@ -103,7 +104,7 @@ def _unfolded(
     left, right = found.x
     matrix = left @ right.T
     if not np.any(matrix):
-        raise KeyboardInterrupt  # before there was anything
+        return None  # stopped before there was anything
     # Short columns with many wrong entries may be anything: the other modes tell them.
     known = flat(weights) > 0
     wrong = np.abs(found.residual) > _ROUNDING * np.max(np.abs(matrix))

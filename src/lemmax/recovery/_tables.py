@@ -10,6 +10,7 @@ from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..maps import LowRank
 from ..problem import Composite
+from ..status import Stopped
 from ._answer import Answer
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
 from ._descent import Descent, Watch
@@ -59,34 +60,35 @@ class _TableSearch:
     def run(self) -> Answer:
         """The fit with its certificate."""
         found = self._fitted(self.problem)
-        fit = self._seen(found)
+        try:
+            return self._answer(found, self._certified(found))
+        except (Stopped, KeyboardInterrupt):
+            nothing = Certificate.interrupted(self.descent.known, found.freedom)
+            return self._answer(found, nothing)._replace(interrupted=True)
+
+    def _certified(self, found: TableFit) -> Certificate:
         if found.interrupted:
-            answer = self._answer(found, certify_exact(fit, self.descent.zero))
-            return answer._replace(interrupted=True)
+            raise Stopped
+        fit = self._seen(found)
         if fit.norm == 0:
-            return self._answer(found, nothing_found(fit, found.freedom))
+            return nothing_found(fit, found.freedom)
         if self.descent.vanishes(fit.residual):
-            return self._answer(found, certify_exact(fit, self.descent.zero))
+            return certify_exact(fit, self.descent.zero)
         used, scale = bulk_of(fit.residual, fit.known, found.freedom, self.robust)
 
         def again(part: Composite) -> np.ndarray:
             less = self._fitted(part)
             if less.interrupted:
-                raise KeyboardInterrupt
+                raise Stopped
             return less.residual
 
         def spread(hidden: np.ndarray) -> np.ndarray:
             shown = used & ~hidden
             return spread_of_entries(self.problem, found.map, found.x, shown, hidden)
 
-        try:
-            certificate = certify_noise(
-                fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
-            )
-        except KeyboardInterrupt:
-            certificate = certify_exact(fit, self.descent.zero)
-            return self._answer(found, certificate)._replace(interrupted=True)
-        return self._answer(found, certificate)
+        return certify_noise(
+            fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
+        )
 
     def _fitted(self, problem: Composite) -> TableFit:
         found = fit_low_rank(problem, self.seed, self.watch)
@@ -107,11 +109,9 @@ class _TableSearch:
         )
 
     def _answer(self, found: TableFit, certificate: Certificate) -> Answer:
-        used, noise = certificate.explained, certificate.noise
-        criterion = schwarz(self.problem, found.residual, used, noise, found.freedom)
         x: Parameters = cast_floats(found.x, self.problem.data.dtype)
         sizes = found.map.term_sizes(found.x)
-        return Answer(found.map, x, found.residual, sizes, certificate, criterion)
+        return Answer(found.map, x, found.residual, sizes, certificate)
 
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
