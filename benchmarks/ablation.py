@@ -22,7 +22,7 @@ from rich.table import Table
 import lemmax as lm
 from lemmax.recovery import _certificate, _descent, _factor_start, _search, _tables
 
-from . import _recover_challenges, _recover_honesty, _recover_maps
+from . import _recover_challenges, _recover_honesty
 
 FIRST_SEED = 950_000
 
@@ -57,7 +57,7 @@ VARIANTS: dict[str, Callable[[], object]] = {
 
 def instances(seeds: int) -> Iterator[tuple[str, Callable[[], list[dict]]]]:
     """Honesty's and its challenges', by kind."""
-    with mock.patch.object(_recover_maps, "FIRST_SEED", FIRST_SEED):
+    with mock.patch.object(_recover_honesty, "FIRST_SEED", FIRST_SEED):
         for number in range(20 * seeds):
             yield "measurements", functools.partial(_recover_honesty._judged_sensing, number)
         for kind, shapes in (
@@ -87,7 +87,7 @@ def measured(name: str, seeds: int) -> dict[str, np.ndarray]:
     for kind, task in instances(seeds):
         with VARIANTS[name]():
             (row,) = task()
-        found[kind] = found.get(kind, np.zeros(3)) + [*judged(row), int(row["passes"])]
+        found[kind] = found.get(kind, np.zeros(3)) + np.array([*judged(row), int(row["passes"])])
     return found
 
 

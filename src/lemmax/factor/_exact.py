@@ -50,6 +50,8 @@ def exact(
 ) -> Exact | None:
     """The exact table near a model that has not seen the cells kept aside, if there is one."""
     if not np.any(cells.values):  # every column is one number
+        if cells.count < cells.shape[1] + _LEAST:
+            return None
         return Exact(model.left, np.zeros_like(model.right_factor), cells.known, 0)
     # A cell like most of its column proves nothing: it is explained by the location alone.
     unseen = aside & (np.abs(cells.values) > ROUNDING)

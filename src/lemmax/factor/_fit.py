@@ -51,6 +51,8 @@ _MANY, _NEARLY_EXACT = 100_000, 0.01
 # fewer than these. The other rows are predicted after that; and where rows were few for the
 # columns, sweeps over all cells follow.
 _ROWS, _CELLS, _FEWEST_ROWS = 5_000, 1_000_000, 300
+# The level of these intervals.
+_LEVEL = 0.9
 # Rounds of weights and scores for rows whose columns are known; in the course of them the variance
 # of the components counts as noise, down to this share.
 _ROUNDS = 12
@@ -335,12 +337,17 @@ def _judged(
             if sample.shape[0] < _ROWS and not run.interrupted:
                 model = _finished(cells, model, setting, run)
         predicted, verdict = _predicted(cells, model, setting, found)
+    wrong = verdict.wrong
+    if found is None:
+        # What is within its own interval is explained, whatever the law of wrong cells says.
+        limit = cells.of_columns(calibration.width(_LEVEL)) * np.sqrt(predicted.variance)
+        wrong = wrong & (np.abs(predicted.residual) > limit)
     return Fitted(
         cells=cells,
         columns=columns,
         model=model,
         setting=setting,
-        wrong=verdict.wrong,
+        wrong=wrong,
         predicted=predicted,
         calibration=calibration,
         held_out=held_out,
