@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._losses import Loss
+from ._losses import LaneLoss
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From lanes and their parameters to residuals (lanes, data) and Jacobians (lanes, data, p)."""
@@ -62,7 +62,7 @@ def descend(
     evaluate: Evaluate,
     x: np.ndarray,
     weight: np.ndarray,
-    loss: Loss,
+    loss: LaneLoss,
     box: Box,
     *,
     rounding: np.ndarray,
@@ -81,7 +81,7 @@ def descend(
         Starts, within the box.
     weight : array of shape (lanes, data)
         0 where a datum does not count.
-    loss : Loss
+    loss : LaneLoss
     box : Box
     rounding : array of shape (lanes,)
         Rounding errors of a residual.

@@ -61,6 +61,8 @@ class Verdict(NamedTuple):
     """Standard errors of the free parameters, where the covariance is not known."""
     information: Any = None
     """What tells the variance of a combination of many parameters."""
+    interpolated: np.ndarray | None = None
+    """Which data are at a kink of the loss, if it has one."""
 
 
 def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool) -> Verdict:
@@ -84,9 +86,7 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
         objections.append("the model is not finite where the fit ended")
         status = FitStatus.NOT_CONVERGED
     elif freedom <= 0:
-        objections.append(
-            f"there are as many parameters as right data ({n}): nothing is left to check them"
-        )
+        objections.append(unchecked(n))
         status = FitStatus.DOUBTFUL
     elif not exact and not _at_minimum(found, n, p):
         objections.append(
@@ -95,7 +95,7 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
         )
         status = FitStatus.NOT_CONVERGED
     elif np.any(seen.unseen):
-        objections.append(f"the data do not determine {', '.join(names[seen.unseen])}")
+        objections.append(unseen_named(names[seen.unseen]))
         status = FitStatus.NOT_IDENTIFIED
     elif not exact:
         objections += _doubts(task, setting, found, seen)
@@ -162,6 +162,16 @@ class Seen(NamedTuple):
         covariance[self.unseen] = covariance[:, self.unseen] = 0
         covariance[self.unseen, self.unseen] = np.inf
         return covariance
+
+
+def unchecked(n: int) -> str:
+    """The objection to a fit of as many data as parameters."""
+    return f"there are as many parameters as right data ({n}): nothing is left to check them"
+
+
+def unseen_named(names: np.ndarray) -> str:
+    """The objection to parameters that the data do not determine."""
+    return f"the data do not determine {', '.join(names)}"
 
 
 def _at_minimum(found: Candidates, n: int, p: int) -> bool:

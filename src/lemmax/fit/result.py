@@ -82,6 +82,8 @@ class Fit:
     """Time it took, compilation included."""
     right: np.ndarray = dataclasses.field(repr=False)
     """Which numbers of the data, all in one vector, were observed and are right."""
+    interpolated: np.ndarray = dataclasses.field(repr=False)
+    """Which of them the curve goes through, under a loss with a kink such as `L1`."""
     task: Task = dataclasses.field(repr=False)
     """Model, data and start, as they were fitted."""
     information: Any = dataclasses.field(default=None, repr=False)
