@@ -20,6 +20,7 @@ from ._chosen_verdict import judge_chosen
 from ._data import EPS, Task, prepare, start_like
 from ._gradients import differentiable
 from ._large import fit_large
+from ._program import one_program
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
@@ -142,7 +143,8 @@ def fit(
                         "Fits by Products() or Sparse() find wrong data (no loss given) or take "
                         "SquaredL2(); other losses need jacobian=lm.jacobians.Dense()."
                     )
-                found, verdict = fit_large(task, setting, jacobian)
+                with one_program():
+                    found, verdict = fit_large(task, setting, jacobian)
                 return as_fit(task, found, verdict, 1, time.perf_counter() - began)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 search = (
@@ -151,9 +153,7 @@ def fit(
                     else ChosenSearch(setting, task.start, others, tries, chosen)
                 )
                 if search.hopeless:
-                    raise ValueError(
-                        "The model, or its derivative, is not finite at the start. Start elsewhere."
-                    )
+                    raise ValueError(task.complaint())
                 interrupted = _run(search, _told(report, callback))
                 verdict = (
                     judge_chosen(task, search, interrupted)

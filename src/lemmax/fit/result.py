@@ -166,7 +166,6 @@ class Fit:
             count = sum(int(np.prod(shape)) * (2 if both else 1) for shape, both in kinds)
             program = compiled(task.model, task.layout, count)
             value, slopes = program(flat[list(task.layout.free)], task.base, other)
-            value, slopes = np.asarray(value), np.asarray(slopes)
         error = np.sqrt(np.maximum(_variances(slopes, self.covariance), 0))
         with np.errstate(invalid="ignore"):
             parts = (value, error, value - factor * error, value + factor * error)
