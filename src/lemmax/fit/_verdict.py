@@ -9,7 +9,7 @@ from ._data import Task
 from ._losses import robust_scale, squares
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import correlation, plainly_right, rivals
+from ._search import Search, correlation, rivals
 from ._starts import typical
 from .status import FitStatus
 
@@ -65,8 +65,9 @@ class Verdict(NamedTuple):
     """Which data are at a kink of the loss, if it has one."""
 
 
-def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool) -> Verdict:
-    """Judge the first of the candidates."""
+def judge_fit(task: Task, search: Search, interrupted: bool) -> Verdict:
+    """Judge the first of the candidates of a search."""
+    setting, found = search.setting, search.found
     x, keep = found.ended.x[0], found.keep[0]
     residual, jacobian = found.ended.residual[0][keep], found.ended.jacobian[0][keep]
     n, p = jacobian.shape
@@ -98,7 +99,7 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
         objections.append(unseen_named(names[seen.unseen]))
         status = FitStatus.NOT_IDENTIFIED
     elif not exact:
-        objections += _doubts(task, setting, found, seen)
+        objections += _doubts(task, search, seen)
         status = FitStatus.DOUBTFUL if objections else status
     if interrupted:
         status = FitStatus.INTERRUPTED
@@ -179,8 +180,8 @@ def _at_minimum(found: Candidates, n: int, p: int) -> bool:
     return bool(found.ended.settled[0] or offset * np.sqrt((n - p) / p) <= _OFFSET)
 
 
-def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:
-    doubts = []
+def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
+    doubts, setting, found = [], search.setting, search.found
     n, p = int(np.sum(setting.counts > 0)), found.ended.x.shape[1]
     if np.sum(found.keep[0]) < n and found.length[0] > -_CHANCE:
         doubts.append(
@@ -212,7 +213,7 @@ def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list
             "the residuals follow a curve of their own: the model misses something, or this is a "
             "local minimum"
         )
-    worse = 0.0 if plainly_right(setting, found) else _unpredicted(setting, found)
+    worse = 0.0 if search.plain else _unpredicted(setting, found)
     if worse:
         doubts.append(
             f"data that are kept aside are not predicted by the others: errors are {worse:.1f} "

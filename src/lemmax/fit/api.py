@@ -158,7 +158,7 @@ def fit(
                 verdict = (
                     judge_chosen(task, search, interrupted)
                     if isinstance(search, ChosenSearch)
-                    else judge_fit(task, setting, search.found, interrupted)
+                    else judge_fit(task, search, interrupted)
                 )
     return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
 
