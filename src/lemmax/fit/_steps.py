@@ -25,8 +25,8 @@ _DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
 # at this part of it; unless the correction is longer than this part of the step. Below that offset
 # valleys are straight.
 _EASY, _AHEAD, _LONGEST, _STRAIGHT = 6, 0.1, 0.375, 1e-3
-# Full steps below this offset leave a constant part of it each: they are extrapolated, to at most so
-# many times their length.
+# Full steps below this offset leave a constant part of it each: they are extrapolated, to at most
+# so many times their length.
 _NEAR, _EXTRAPOLATED = 0.1, 10.0
 # So many steps in a row that leave more than this of the offset bring nothing any more.
 _PATIENCE, _SLOW = 4, 0.95
