@@ -24,7 +24,7 @@ from ._base import (
     shape_of,
     sparse_at,
 )
-from ._factor import check_level
+from ._factor import check_level, refuse_large
 from ._nonnegative import fit_nonnegative
 from ._report import report_of
 from ._tensors import (
@@ -215,7 +215,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
                 f"There is 1 sample: the first mode of shape {shape} has no more. Leave that mode "
                 "out (X[0])."
             )
-        return validate_data(
+        X = validate_data(
             self,
             X,
             dtype=np.float64,
@@ -224,6 +224,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             ensure_min_samples=2,
             reset=reset,
         )
+        refuse_large(X)
+        return X
 
     def _fit(self, X: np.ndarray, weights: np.ndarray | None, observed: Observed, seed: int) -> Fit:
         shape = X.shape
