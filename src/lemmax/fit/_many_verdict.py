@@ -16,9 +16,9 @@ from .status import FitStatus
 _LEVERAGE = 0.95
 # Residuals whose neighbours are correlated by so many standard deviations of what independent ones
 # have are those of another minimum, or of a model that misses something, if they are above this
-# part of the range of the data. `lm.fit` tries more starts then; here there is doubt. (Of 10,000 curves
-# with a tenth of wrong data, the right ones are below 3.3, and of 7 wrong ones that nothing else
-# refuses 6 above 4.)
+# part of the range of the data. `lm.fit` tries more starts then; here there is doubt. (Of 10,000
+# curves with a tenth of wrong data, the right ones are below 3.3, and of 7 wrong ones that nothing
+# else refuses 6 above 4.)
 _CORRELATED, _COARSE = 4.0, 0.01
 # Directions that nothing sees, of squares; and what is far from that, so that no lane is decomposed
 # which need not be.
