@@ -147,7 +147,11 @@ def random_instances(count: int, first: int, draw: Any) -> int:
     covered = intervals = wrong_and_sure = right = refused = 0
     for seed in range(first, first + count):
         case = draw(seed)
-        fitted = lm.fit(case.model, case.y, case.start, sigma=case.sigma)
+        try:
+            fitted = lm.fit(case.model, case.y, case.start, sigma=case.sigma)
+        except ValueError as error:  # far starts at which the model is not finite
+            print(f"  {case.family} {seed}: {error}", flush=True)
+            continue
         off = beyond(fitted, case)
         sure = fitted.status.succeeded
         if sure:
