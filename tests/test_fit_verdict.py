@@ -2,6 +2,7 @@
 
 import json
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -199,7 +200,13 @@ def test_a_summary_and_numbers_for_a_file():
         ((decay, DECAY, START), {"sigma": np.zeros(40)}, "positive"),
         ((decay, DECAY, START), {"sigma": np.ones(7)}, "does not fit"),
         ((decay, DECAY, START), {"args": ("linear",)}, "functools.partial"),
-        ((decay, DECAY, START), {"loss": lm.losses.L1()}, "SquaredL2"),
+        ((decay, DECAY, START), {"loss": lm.losses.L2()}, "no sum over the data"),
+        ((decay, DECAY, START), {"loss": lm.losses.L1(weights=np.ones(40))}, "given by sigma"),
+        (
+            (decay, DECAY, START),
+            {"loss": lm.losses.L1(), "jacobian": lm.jacobians.Products()},
+            "need jacobian=lm.jacobians.Dense",
+        ),
         ((decay, DECAY, START), {"starts": -1}, "starts"),
         ((decay, DECAY, START), {"starts": [np.ones(3)]}, "shapes of the start"),
         ((decay, DECAY, START), {"max_seconds": -1.0}, "max_seconds"),
@@ -217,6 +224,44 @@ def test_a_model_that_is_not_finite_somewhere():
     fitted = lm.fit(lambda x: jnp.log(x[0] + x[1] * T), y, np.array([5.0, 0.1]))
     assert fitted.status is lm.FitStatus.FITTED
     assert np.allclose(fitted.x, [1.0, 2.0], atol=0.1)
+
+
+def test_a_model_that_raises():
+    # Steps to where it raises are rejected; the start may be such a place, but not all around it.
+    def checked(limit):
+        def model(x):
+            x = eqx.error_if(x, x[1] > limit, "the rate is too large")
+            return decay(x)
+
+        return model
+
+    y = DECAY + 0.01 * NOISE
+    fitted = lm.fit(checked(1.5), y, np.array([10.0, 0.1]))
+    assert fitted.status is lm.FitStatus.FITTED
+    assert np.allclose(fitted.x, lm.fit(decay, y, START).x, rtol=1e-8)
+    with pytest.raises(ValueError, match=r"fails at the start with .*: the rate is too large"):
+        lm.fit(checked(-9.0), y, START)
+    with pytest.raises(ValueError, match="all steps are one program"):
+        lm.fit_many(checked(-9.0), y[None], START)
+
+
+def test_a_model_that_is_not_a_function():
+    calls = []
+
+    def shorter(x):
+        calls.append(None)
+        return decay(x)[: len(T) + 1 - len(calls)]
+
+    def kept(x):
+        calls.append(x)
+        return decay(calls[0])
+
+    for model in (shorter, kept):
+        calls.clear()
+        with pytest.raises(TypeError, match="function of its arguments alone"):
+            lm.fit(model, DECAY, START)
+    with pytest.raises(ValueError, match="returns nothing"):
+        lm.fit(lambda x: None, DECAY, START)
 
 
 def test_a_picture():

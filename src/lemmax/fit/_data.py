@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from ._program import Layout, compiled
+from ._program import Layout, ModelFailed, compiled, failure
 from ._steps import Box
 
 EPS = float(np.finfo(np.float64).eps)
@@ -81,8 +81,11 @@ class Task(NamedTuple):
         residual, jacobian = np.empty((len(x), n)), np.empty((len(x), n, x.shape[1]))
         everything = n == self.observed.size
         for k, u in enumerate(x):
-            value, slopes = program(u, self.base, self.args)
-            value, slopes = np.asarray(value), np.asarray(slopes)
+            try:
+                value, slopes = program(u, self.base, self.args)
+            except ModelFailed:  # as bad as values that are not finite
+                residual[k], jacobian[k] = np.nan, np.nan
+                continue
             if not everything:
                 value, slopes = value[self.observed], slopes[self.observed]
             residual[k] = value - self.y
@@ -98,10 +101,22 @@ class Task(NamedTuple):
         for first in range(0, len(x), _TOGETHER):
             some = x[first : first + _TOGETHER]
             filled = some[np.arange(_TOGETHER) % len(some)]
-            made = program(filled, self.base, self.args)
-            values.append(np.asarray(made[0])[: len(some), self.observed])
-            slopes.append(np.asarray(made[1])[: len(some), self.observed])
+            try:
+                made = program(filled, self.base, self.args)
+            except ModelFailed:  # in one of the lanes, nobody says in which
+                return self.evaluate(lanes, x)
+            values.append(made[0][: len(some), self.observed])
+            slopes.append(made[1][: len(some), self.observed])
         return self._in_units(np.concatenate(values) - self.y, np.concatenate(slopes))
+
+    def complaint(self) -> str:
+        """Why there are no values at the start."""
+        program = compiled(self.model, self.layout, self.observed.size)
+        try:
+            program(self.start, self.base, self.args)
+        except ModelFailed as error:
+            return f"The model fails at the start {error}. Start elsewhere."
+        return "The model, or its derivative, is not finite at the start. Start elsewhere."
 
     def _in_units(
         self, residual: np.ndarray, jacobian: np.ndarray
@@ -304,7 +319,7 @@ def _check_outputs(model: Callable, x: PyTree, args: tuple, structure: Any, kind
     except Exception as error:
         raise TypeError(
             f"The model, called with the parameters and {len(args)} further "
-            f"argument{'s' * (len(args) != 1)} (args=), failed with {type(error).__name__}: {error}"
+            f"argument{'s' * (len(args) != 1)} (args=), failed {failure(error)}"
         ) from error
     leaves, made_of = jax.tree.flatten(made)
     shapes = [tuple(jnp.shape(leaf)) for leaf in leaves]
@@ -322,6 +337,8 @@ def _check_outputs(model: Callable, x: PyTree, args: tuple, structure: Any, kind
 
 
 def _described(structure: Any, shapes: list[tuple[int, ...]]) -> str:
+    if not shapes:
+        return "nothing"
     if jax.tree_util.treedef_is_leaf(structure):
         return f"an array of shape {shapes[0]}"
     return f"{structure} with shapes {shapes}"

@@ -1,8 +1,9 @@
 """Derivatives of fitted parameters, by the implicit function theorem.
 
-At a minimum the slope of the sum of squares over the right data vanishes, whatever the data: that
-gives the derivative of the parameters from second derivatives of the model there. No step of the
-search is differentiated, so that memory does not depend on their number.
+At a minimum the slope of the loss over the right data vanishes, whatever the data, and so do the
+residuals of data at a kink of the loss: that gives the derivative of the parameters from second
+derivatives of the model there. No step of the search is differentiated, so that memory does not
+depend on their number.
 """
 
 from collections.abc import Callable
@@ -14,20 +15,32 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._tree import is_traced
+from ..losses import AbstractLoss
+from ._chosen_loss import Chosen
 from ._program import outputs_as_vector
 from .result import Fit
 
 # Directions along which the curvature is below this part of the largest are not determined: the
 # parameters do not move along them. (A multiple of the rounding errors of second derivatives.)
 _FLAT = 1e4
+# What data change by more than this, for a change of scaled parameters by 1, they see.
+_SEEN = 1e-5
+# Slopes this close to the limits of a kink, residuals this close to where a loss bends, and active
+# data that are dependent up to this, are degenerate.
+_DEGENERATE = 1e-9
 
 
 def differentiable(
-    run: Callable[[PyTree, tuple, PyTree], Fit], model: Callable, y: PyTree, args: tuple, sigma: Any
+    run: Callable[[PyTree, tuple, PyTree], Fit],
+    model: Callable,
+    y: PyTree,
+    args: tuple,
+    sigma: Any,
+    loss: AbstractLoss,
 ) -> PyTree:
     """The fitted parameters as a function of data, arguments and sigma that JAX differentiates.
 
-    ``run`` fits concrete values.
+    ``run`` fits concrete values; under the loss, the right data have a minimum there.
     """
     # What may be differentiated: everything that is an array of floating-point numbers.
     leaves, structure = jax.tree.flatten((y, args, sigma))
@@ -63,28 +76,35 @@ def differentiable(
         layout = found.task.layout
         full = jnp.asarray(np.concatenate([np.ravel(u) for u in jax.tree.leaves(found.x)]))
         places = np.array(layout.free)
-        keep = found.right
-        held = np.isnan(np.diag(found.covariance))
+        keep, active = found.right, np.flatnonzero(found.interpolated)
+        varied = ~np.isnan(np.diag(found.covariance))
 
-        def slope(u: Array, values: list[Any]) -> Array:
-            """Of half the sum of squares, along the free parameters."""
+        def residual(u: Array, values: list[Any]) -> Array:
             y, args, sigma = assembled(values)
-            data = outputs_as_vector(y)
+            made = outputs_as_vector(
+                model(layout.tree(full.at[places].set(u, unique_indices=True)), *args)
+            )
+            scaled = (made - outputs_as_vector(y)) / _as_vector(sigma, y)
+            return jnp.where(keep, scaled, jnp.zeros_like(scaled))
 
-            def residual(v: Array) -> Array:
-                made = outputs_as_vector(
-                    model(layout.tree(full.at[places].set(v, unique_indices=True)), *args)
-                )
-                scaled = (made - data) / _as_vector(sigma, y)
-                return jnp.where(keep, scaled, jnp.zeros_like(scaled))
-
-            value, pull = jax.vjp(residual, u)
-            return pull(value)[0]
+        def slope(u: Array, at_kinks: Array, values: list[Any]) -> Array:
+            """Of the loss along the free parameters; at its kinks it has the slopes given."""
+            value, pull = jax.vjp(lambda v: residual(v, values), u)
+            return pull(loss.subgradient(value).at[active].set(at_kinks))[0]
 
         u = full[places]
-        curvature = jax.jacfwd(slope)(u, values)
-        _, change = jax.jvp(lambda them: slope(u, them), (values,), (changes,))
-        step = -_inverse(np.asarray(curvature), held) @ change
+        jacobian = np.asarray(jax.jacfwd(residual)(u, values)) * varied
+        others = np.asarray(slope(u, jnp.zeros(len(active)), values))
+        minimum = Minimum(loss, np.asarray(residual(u, values)), jacobian, active, others * varied)
+        at_kinks = jnp.asarray(minimum.slopes)
+        curvature = np.asarray(jax.jacfwd(slope)(u, at_kinks, values))
+
+        def conditions(them: list[Any]) -> tuple[Array, Array]:
+            return slope(u, at_kinks, them), residual(u, them)[active]
+
+        _, (of_slope, of_kinks) = jax.jvp(conditions, (values,), (changes,))
+        inverse = minimum.inverse(curvature * np.outer(varied, varied))
+        step = -inverse @ jnp.concatenate([jnp.where(varied, of_slope, 0), of_kinks])
         moved = jnp.asarray(np.eye(full.size)[:, places]) @ step
         return layout.tree(full), layout.tree(moved)
 
@@ -106,12 +126,61 @@ def _as_vector(sigma: Any, y: PyTree) -> Array:
     return outputs_as_vector(jax.tree.map(like, sigma, y))
 
 
-def _inverse(curvature: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """The pseudo-inverse in scaled parameters; parameters at bounds do not move."""
-    free = ~held
-    matrix = curvature * np.outer(free, free)
-    scale = np.sqrt(np.abs(np.diag(matrix)))
-    scale = np.where(scale > 0, scale, 1)
-    matrix = matrix / np.outer(scale, scale)
-    eps = np.finfo(matrix.dtype).eps
-    return np.linalg.pinv(matrix, rcond=_FLAT * eps, hermitian=True) / np.outer(scale, scale)
+class Minimum:
+    """The conditions of a minimum, linearised: what they need to have a derivative.
+
+    Parameters are scaled by the columns of the Jacobian. A parameter at a bound has a column of
+    zeros, and does not move.
+    """
+
+    def __init__(
+        self,
+        loss: AbstractLoss,
+        residual: np.ndarray,
+        jacobian: np.ndarray,
+        active: np.ndarray,
+        others: np.ndarray,
+    ):
+        norms = np.linalg.norm(jacobian, axis=0)
+        self.scale = np.where(norms > 0, norms, 1)
+        self.matrix, self.active = jacobian / self.scale, active
+        rows = self.matrix[active]
+        if np.linalg.matrix_rank(rows, tol=_DEGENERATE) < len(active):
+            raise ValueError(
+                f"The parameters have no derivative: the curve goes through {len(active)} of the "
+                "data, more than there are parameters to be determined by them."
+            )
+        self.slopes = -np.linalg.pinv(rows.T) @ (others / self.scale)
+        chosen = Chosen(loss)
+        if chosen.kink is None:
+            bends = [chosen.bends(residual * (1 + side)) for side in (-_DEGENERATE, _DEGENERATE)]
+            at_limit = np.any(bends[0] != bends[1])
+        else:
+            low, high = chosen.kink
+            margin = _DEGENERATE * (high - low)
+            at_limit = np.any((self.slopes <= low + margin) | (self.slopes >= high - margin))
+        if at_limit:
+            raise ValueError(
+                "The parameters have no derivative: a datum is just where the loss changes, and "
+                "they move differently to either side."
+            )
+
+    def inverse(self, curvature: np.ndarray) -> np.ndarray:
+        """From changes of slopes and of active residuals to those of the parameters, negative."""
+        p, k = len(self.scale), len(self.active)
+        matrix = curvature / np.outer(self.scale, self.scale)
+        unit = float(np.max(np.abs(matrix), initial=0.0)) or 1.0
+        rows = self.matrix[self.active]
+        whole = np.block([[matrix / unit, rows.T], [rows, np.zeros((k, k))]])
+        values, vectors = np.linalg.eigh((whole + whole.T) / 2)
+        size = np.abs(values)
+        clear = size > _FLAT * np.finfo(float).eps * np.max(size, initial=0.0)
+        # What is flat must be what no datum sees: else the minimum is not a point.
+        if np.max(np.abs(self.matrix @ vectors[:p, ~clear]), initial=0.0) > _SEEN:
+            raise ValueError(
+                "The parameters have no derivative: the loss is flat along something that the data "
+                "see, so that its minimum is not a single point."
+            )
+        inverse = (vectors[:, clear] / values[clear]) @ vectors[:, clear].T
+        units = np.concatenate([self.scale * unit, np.ones(k)])
+        return inverse[:p] / self.scale[:, None] / units

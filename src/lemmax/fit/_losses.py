@@ -5,7 +5,7 @@ its shape is 2 for squares, 1 for absolute values smoothed near 0, and -2 for Ge
 loss, under which a residual far beyond the scale has no say any more.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,23 @@ SQUARES, ABSOLUTE, REDESCENDING = 2.0, 1.0, -2.0
 
 # The median of the sizes of Gaussian residuals is their standard deviation divided by this.
 _GAUSSIAN = 1.482602218505602
+
+
+@runtime_checkable
+class LaneLoss(Protocol):
+    """What a descent needs of a loss."""
+
+    def value(self, residual: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Twice the loss, summed over the data of each lane."""
+        ...
+
+    def weight(self, residual: np.ndarray) -> np.ndarray:
+        """The weight under which the square of a residual has the slope of the loss."""
+        ...
+
+    def of(self, lanes: np.ndarray) -> "LaneLoss":
+        """Those of some lanes."""
+        ...
 
 
 class Loss(NamedTuple):

@@ -5,7 +5,9 @@ all that a first fit waits for.
 """
 
 import collections
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,43 @@ from .._programs import forget_programs_if_many, own
 # So many models stay compiled, and with them whatever arrays they close over.
 _KEPT = 32
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+_IMPURE = (
+    "The model must be a function of its arguments alone: it keeps something from one call to the "
+    "next, or returns arrays of other shapes each time."
+)
+
+
+class ModelFailed(Exception):
+    """Raised by a model while it ran, at some parameters: by a check or a solver in it."""
+
+
+def failure(error: Exception, most: int = 300) -> str:
+    """What was raised, in a line; of errors in callbacks, that of the callback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -^=")]
+    inner = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
+    if inner:
+        kind, _, text = inner[-1].partition(": ")
+        return f"with {kind.rpartition('.')[2].lstrip('_')}: {text[:most].rstrip('.')}"
+    return f"with {type(error).__name__}: {(lines or ['no message'])[0][:most].rstrip('.')}"
+
+
+def raised_while_running(error: Exception) -> bool:
+    """Whether a compiled program failed, and not its tracing: XLA's errors begin with a status."""
+    return isinstance(error, RuntimeError) or bool(re.match(r"[A-Z_]+: ", str(error)))
+
+
+@contextlib.contextmanager
+def one_program() -> Iterator[None]:
+    """A sentence for models that raise where all steps are one program: none can be rejected."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if not raised_while_running(error):
+            raise
+        raise ValueError(
+            f"The model fails at some parameters {failure(error)}. Here all steps are one program: "
+            "let it return NaN instead (throw=False in diffrax), or give bounds."
+        ) from None
 
 
 class Layout(NamedTuple):
@@ -74,7 +113,8 @@ def flat_model(model: Callable, layout: Layout) -> Callable[..., Array]:
 def compiled(model: Callable, layout: Layout, outputs: int, lanes: bool = False) -> Callable:
     """``program(u, base, args)``: the outputs and their Jacobian; of many u if there are lanes.
 
-    The programs of the last few models are kept.
+    It returns NumPy arrays, and raises `ModelFailed` if the model raises while it runs. The
+    programs of the last few models are kept.
     """
     key = (model, layout, outputs, lanes)
     try:
@@ -92,7 +132,13 @@ def compiled(model: Callable, layout: Layout, outputs: int, lanes: bool = False)
 
 def _compile(model: Callable, layout: Layout, outputs: int, lanes: bool) -> Callable:
     forget_programs_if_many()
-    function = flat_model(model, layout)
+    flat = flat_model(model, layout)
+
+    def function(u: Array, base: Array, args: tuple) -> Array:
+        value = flat(u, base, args)
+        if value.size != outputs:
+            raise TypeError(_IMPURE)
+        return value
 
     def forward(u: Array, base: Array, args: tuple) -> tuple[Array, Array]:
         value, push = jax.linearize(lambda v: function(v, base, args), u)
@@ -106,19 +152,24 @@ def _compile(model: Callable, layout: Layout, outputs: int, lanes: bool) -> Call
     def jitted(both: Callable) -> Callable:
         return own(jax.jit(jax.vmap(both, in_axes=(0, None, None)) if lanes else both))
 
-    if len(layout.free) > outputs:
-        return jitted(reverse)
-    program = jitted(forward)
+    program = jitted(reverse if len(layout.free) > outputs else forward)
 
-    def either(u: Any, base: Any, args: tuple) -> tuple[Array, Array]:
+    def run(u: Any, base: Any, args: tuple) -> tuple[np.ndarray, np.ndarray]:
         nonlocal program
         try:
-            return program(u, base, args)
+            value, slopes = program(u, base, args)
+            return np.asarray(value), np.asarray(slopes)
+        except jax.errors.UnexpectedTracerError as error:
+            raise TypeError(_IMPURE) from error
         except TypeError as error:
             # Some models, such as solvers of differential equations, know reverse mode alone.
             if "custom_vjp" not in str(error):
                 raise
+        except (RuntimeError, ValueError) as error:
+            if not raised_while_running(error):
+                raise
+            raise ModelFailed(failure(error)) from None
         program = jitted(reverse)
-        return program(u, base, args)
+        return run(u, base, args)
 
-    return either
+    return run

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._losses import ABSOLUTE, REDESCENDING, Loss, robust_scale, squares
+from ._losses import ABSOLUTE, REDESCENDING, LaneLoss, Loss, robust_scale, squares
 from ._message import length_of, shortest
 from ._steps import Box, Ended, Evaluate, descend
 
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
         """For many lanes."""
         return self if self.together is None else self._replace(evaluate=self.together)
 
-    def descend(self, x: np.ndarray, weight: np.ndarray, loss: Loss, **options) -> Ended:
+    def descend(self, x: np.ndarray, weight: np.ndarray, loss: LaneLoss, **options) -> Ended:
         """Minimise a loss in every lane."""
         return descend(
             self.evaluate,

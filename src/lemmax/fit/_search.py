@@ -87,7 +87,12 @@ class Search:
             begun = Ended(*(part[fine] for part in near)) if fine.size else begun
             self.given = begun.x
             self.start = begun.x[0]
-        self.found = candidates(setting, begun)
+        # Not judged yet: that is for those who stop before the first fit.
+        lengths = np.where(np.isfinite(begun.value), 0.0, np.inf)
+        keep = np.repeat(setting.counts[None] > 0, len(lengths), axis=0)
+        self.found = Candidates(begun, keep, lengths, np.ones(len(lengths), bool))
+        self.plain = False
+        """Whether least squares from the start leave nothing to look for."""
         self.known = begun.residual, begun.jacobian
         self.starts = len(self.given)
 
@@ -103,7 +108,8 @@ class Search:
             given, setting.counts, squares(len(given)), known=self.known, **_FINAL
         )
         self.found = candidates(setting, plain)
-        if plainly_right(setting, self.found):
+        self.plain = plainly_right(setting, self.found)
+        if self.plain:
             return
         linear = np.zeros(given.shape[1], bool)
         if setting.robust:
@@ -157,9 +163,11 @@ class Search:
         tried = tried[np.argsort(length, kind="stable")[:followed]]
         if setting.robust:
             self._add(refine(setting, absolute(setting, tried), deep=deep))
-            # Least absolute deviations may lead away from where gross errors have no say.
-            near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
-            self._add(refine(setting, at(setting, near), deep=deep))
+            if deep:
+                # Least absolute deviations may lead away from where gross errors have no say. Where
+                # fits agree on few of these, it is only other minima that are looked for.
+                near = np.concatenate([solve_linear(setting, self.given, linear)[0], tried])
+                self._add(refine(setting, at(setting, near), deep=True))
         else:
             ended = setting.descend(tried, setting.counts, squares(len(tried)), **_ROUGH)
             self._add(candidates(setting, ended))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._losses import Loss
+from ._losses import LaneLoss
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From lanes and their parameters to residuals (lanes, data) and Jacobians (lanes, data, p)."""
@@ -25,6 +25,9 @@ _DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
 # at this part of it; unless the correction is longer than this part of the step. Below that offset
 # valleys are straight.
 _EASY, _AHEAD, _LONGEST, _STRAIGHT = 6, 0.1, 0.375, 1e-3
+# Full steps below this offset leave a constant part of it each: they are extrapolated, to at most
+# so many times their length.
+_NEAR, _EXTRAPOLATED = 0.1, 10.0
 # So many steps in a row that leave more than this of the offset bring nothing any more.
 _PATIENCE, _SLOW = 4, 0.95
 _EPS = float(np.finfo(np.float64).eps)
@@ -62,7 +65,7 @@ def descend(
     evaluate: Evaluate,
     x: np.ndarray,
     weight: np.ndarray,
-    loss: Loss,
+    loss: LaneLoss,
     box: Box,
     *,
     rounding: np.ndarray,
@@ -81,7 +84,7 @@ def descend(
         Starts, within the box.
     weight : array of shape (lanes, data)
         0 where a datum does not count.
-    loss : Loss
+    loss : LaneLoss
     box : Box
     rounding : array of shape (lanes,)
         Rounding errors of a residual.
@@ -105,14 +108,14 @@ def descend(
     steps = np.zeros(lanes, int)
     norms, radius = np.zeros((lanes, p)), np.full(lanes, np.nan)
     stale, blur = np.zeros(lanes, int), np.zeros(lanes)
-    system = _System(lanes, residual.shape[1], p)
+    system, last = _System(lanes, residual.shape[1], p, box), _Last(lanes, p)
     fresh = np.ones(lanes, bool)
     active = np.flatnonzero(np.isfinite(value) & np.all(np.isfinite(jacobian), axis=(1, 2)))
     for _ in range(max_steps + 1):
         watch()
         new = active[fresh[active]]
         if new.size:
-            system.update(new, x, residual, jacobian, weight, loss.of(new), box, norms)
+            system.update(new, x, residual, jacobian, weight, loss.of(new), norms)
             size = np.linalg.norm(norms[new] * x[new], axis=1)
             start = reach * np.where(size > 0, size, system.length[new])
             radius[new] = np.where(np.isnan(radius[new]), start, radius[new])
@@ -128,17 +131,19 @@ def descend(
         active = active[steps[active] < max_steps]
         if not active.size:
             break
-        step, scaled, damped = system.step(active, radius[active], x, box, norms)
+        step, scaled, damped = system.step(active, radius[active], x, norms)
         predicted = system.decrease(active, step, jacobian)
-        late = (steps[active] >= _EASY) & (offset[active] > _STRAIGHT)
+        full = ~damped & (offset[active] <= _NEAR)
+        straight, (step, further) = step, last.extrapolated(active, step, x, norms, full)
+        late = (steps[active] >= _EASY) & (offset[active] > _STRAIGHT) & ~further
         if np.any(late):
-            some = np.flatnonzero(late)
-            bent = _bend(evaluate, system, active[some], step[some], x, residual, jacobian, norms)
-            step[some] = np.clip(x[active[some]] + bent, box.low, box.high) - x[active[some]]
-        trial = np.clip(x[active] + step, box.low, box.high)
+            some, lanes_of = np.flatnonzero(late), active[late]
+            bent = _bend(evaluate, system, lanes_of, straight[some], x, residual, jacobian, norms)
+            step[some] = bent
+        trial = x[active] + step
+        trial = np.clip(trial, box.low, box.high) if system.bounded else trial
         at_trial, slopes = evaluate(active, trial)
-        with np.errstate(over="ignore", invalid="ignore"):
-            reached = loss.of(active).value(at_trial, weight[active])
+        reached = loss.of(active).value(at_trial, weight[active])
         finite = np.isfinite(reached) & np.all(np.isfinite(slopes), axis=(1, 2))
         gained = np.where(finite, value[active] - np.where(finite, reached, 0), -np.inf)
         # Decreases below rounding errors cannot be measured: such steps are taken on trust.
@@ -146,7 +151,9 @@ def descend(
         tiny = finite & (predicted > 0) & (predicted <= noise) & (np.abs(gained) <= 4 * noise)
         ratio = np.where(tiny, 1.0, gained / np.where(predicted > 0, predicted, np.inf))
         taken = ratio > _ACCEPTED
-        poor, good = ratio < _POOR, (ratio > _GOOD) & damped
+        # What failed further on may be right here.
+        last.known[active[further & ~taken]] = False
+        poor, good = (ratio < _POOR) & ~further, (ratio > _GOOD) & damped
         shorter = np.where(finite, 0.25, 0.1) * scaled
         radius[active] = np.where(poor, shorter, np.where(good, 2 * scaled, radius[active]))
         steps[active] += 1
@@ -162,11 +169,38 @@ def descend(
     return Ended(x, residual, jacobian, value, offset, settled, steps)
 
 
+class _Last:
+    """The last full step of each lane, for what is left after the next: Anderson's acceleration."""
+
+    def __init__(self, lanes: int, p: int):
+        self.x, self.step = np.zeros((lanes, p)), np.zeros((lanes, p))
+        self.known = np.zeros(lanes, bool)
+
+    def extrapolated(self, lanes, step, x, norms, full):
+        """Where two full steps in a row lead in the end, and which lanes have two."""
+        both = self.known[lanes] & full
+        self.known[lanes] = full
+        there, made = x[lanes], step
+        if np.any(both):
+            change = step - self.step[lanes]
+            units = norms[lanes] ** 2
+            top = np.einsum("bp,bp,bp->b", change, step, units)
+            bottom = np.einsum("bp,bp,bp->b", change, change, units)
+            part = np.divide(top, bottom, out=np.zeros_like(top), where=both & (bottom > 0))
+            made = step - part[:, None] * (there - self.x[lanes] + change)
+            lengths = [np.einsum("bp,bp,bp->b", it, it, units) for it in (made, step)]
+            both &= lengths[0] <= _EXTRAPOLATED**2 * lengths[1]
+            made = np.where(both[:, None], made, step)
+        self.x[lanes], self.step[lanes] = there, step
+        return made, both
+
+
 class _System:
     """The weighted linear problem of each lane, decomposed."""
 
-    def __init__(self, lanes: int, n: int, p: int):
+    def __init__(self, lanes: int, n: int, p: int, box: Box):
         k = min(n, p)
+        self.box, self.bounded = box, box.bounded
         self.left = np.zeros((lanes, n, k))
         self.s = np.zeros((lanes, k))
         self.right = np.zeros((lanes, k, p))
@@ -177,18 +211,20 @@ class _System:
         self.free = np.ones((lanes, p), bool)
         self.vector, self.root = np.zeros((lanes, n)), np.zeros((lanes, n))
 
-    def update(self, new, x, residual, jacobian, weight, loss, box, norms):
+    def update(self, new, x, residual, jacobian, weight, loss, norms):
         """Decompose the problems of lanes that have moved."""
         root = np.sqrt(weight[new] * loss.weight(residual[new]))
         vector = root * residual[new]
         matrix = root[:, :, None] * jacobian[new]
         norms[new] = np.maximum(norms[new], np.sqrt(np.einsum("bnp,bnp->bp", matrix, matrix)))
-        if box.bounded:
-            slope = np.einsum("bnp,bn->bp", matrix, vector)
-            pressed = ((x[new] <= box.low) & (slope > 0)) | ((x[new] >= box.high) & (slope < 0))
-            self.free[new] = ~pressed
         scale = np.where(norms[new] > 0, norms[new], 1)
-        matrix = matrix / scale[:, None, :] * self.free[new][:, None, :]
+        if self.bounded:
+            low, high = self.box
+            slope = np.einsum("bnp,bn->bp", matrix, vector)
+            pressed = ((x[new] <= low) & (slope > 0)) | ((x[new] >= high) & (slope < 0))
+            self.free[new] = ~pressed
+            matrix = matrix * self.free[new][:, None, :]
+        matrix = matrix / scale[:, None, :]
         left, s, right = np.linalg.svd(matrix, full_matrices=False)
         along = np.einsum("bnk,bn->bk", left, vector)
         along = np.where(s > _EPS * matrix.shape[1] * s[:, :1], along, 0)
@@ -200,7 +236,7 @@ class _System:
         count = np.maximum(np.sum(root > 0, axis=1), 1)
         self.spread[new] = length / np.sqrt(count)
 
-    def step(self, lanes, radius, x, box, norms):
+    def step(self, lanes, radius, x, norms):
         """Steps that minimise the linearised loss in the trust region, and their scaled norms."""
         s, along = self.s[lanes], self.along[lanes]
         damping, damped = _damping(s, along, radius)
@@ -212,8 +248,8 @@ class _System:
         scaled *= self.free[lanes]
         scale = np.where(norms[lanes] > 0, norms[lanes], 1)
         step = scaled / scale
-        if box.bounded:
-            step = np.clip(x[lanes] + step, box.low, box.high) - x[lanes]
+        if self.bounded:
+            step = np.clip(x[lanes] + step, *self.box) - x[lanes]
             scaled = step * scale
         return step, np.linalg.norm(scaled, axis=1), damped
 

@@ -9,7 +9,7 @@ from ._data import Task
 from ._losses import robust_scale, squares
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import correlation, plainly_right, rivals
+from ._search import Search, correlation, rivals
 from ._starts import typical
 from .status import FitStatus
 
@@ -61,10 +61,13 @@ class Verdict(NamedTuple):
     """Standard errors of the free parameters, where the covariance is not known."""
     information: Any = None
     """What tells the variance of a combination of many parameters."""
+    interpolated: np.ndarray | None = None
+    """Which data are at a kink of the loss, if it has one."""
 
 
-def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool) -> Verdict:
-    """Judge the first of the candidates."""
+def judge_fit(task: Task, search: Search, interrupted: bool) -> Verdict:
+    """Judge the first of the candidates of a search."""
+    setting, found = search.setting, search.found
     x, keep = found.ended.x[0], found.keep[0]
     residual, jacobian = found.ended.residual[0][keep], found.ended.jacobian[0][keep]
     n, p = jacobian.shape
@@ -84,9 +87,7 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
         objections.append("the model is not finite where the fit ended")
         status = FitStatus.NOT_CONVERGED
     elif freedom <= 0:
-        objections.append(
-            f"there are as many parameters as right data ({n}): nothing is left to check them"
-        )
+        objections.append(unchecked(n))
         status = FitStatus.DOUBTFUL
     elif not exact and not _at_minimum(found, n, p):
         objections.append(
@@ -95,10 +96,10 @@ def judge_fit(task: Task, setting: Setting, found: Candidates, interrupted: bool
         )
         status = FitStatus.NOT_CONVERGED
     elif np.any(seen.unseen):
-        objections.append(f"the data do not determine {', '.join(names[seen.unseen])}")
+        objections.append(unseen_named(names[seen.unseen]))
         status = FitStatus.NOT_IDENTIFIED
     elif not exact:
-        objections += _doubts(task, setting, found, seen)
+        objections += _doubts(task, search, seen)
         status = FitStatus.DOUBTFUL if objections else status
     if interrupted:
         status = FitStatus.INTERRUPTED
@@ -164,13 +165,23 @@ class Seen(NamedTuple):
         return covariance
 
 
+def unchecked(n: int) -> str:
+    """The objection to a fit of as many data as parameters."""
+    return f"there are as many parameters as right data ({n}): nothing is left to check them"
+
+
+def unseen_named(names: np.ndarray) -> str:
+    """The objection to parameters that the data do not determine."""
+    return f"the data do not determine {', '.join(names)}"
+
+
 def _at_minimum(found: Candidates, n: int, p: int) -> bool:
     offset = float(found.ended.offset[0])
     return bool(found.ended.settled[0] or offset * np.sqrt((n - p) / p) <= _OFFSET)
 
 
-def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list[str]:
-    doubts = []
+def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
+    doubts, setting, found = [], search.setting, search.found
     n, p = int(np.sum(setting.counts > 0)), found.ended.x.shape[1]
     if np.sum(found.keep[0]) < n and found.length[0] > -_CHANCE:
         doubts.append(
@@ -202,7 +213,7 @@ def _doubts(task: Task, setting: Setting, found: Candidates, seen: Seen) -> list
             "the residuals follow a curve of their own: the model misses something, or this is a "
             "local minimum"
         )
-    worse = 0.0 if plainly_right(setting, found) else _unpredicted(setting, found)
+    worse = 0.0 if search.plain else _unpredicted(setting, found)
     if worse:
         doubts.append(
             f"data that are kept aside are not predicted by the others: errors are {worse:.1f} "

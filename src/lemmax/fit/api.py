@@ -14,9 +14,13 @@ from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
 from ..solve.progress import no_progress_bar, progress_bar
+from ._chosen import ChosenSearch
+from ._chosen_loss import Chosen, check_loss, is_least_squares
+from ._chosen_verdict import judge_chosen
 from ._data import EPS, Task, prepare, start_like
 from ._gradients import differentiable
 from ._large import fit_large
+from ._program import one_program
 from ._refine import Candidates, Setting
 from ._search import AGREE, Search, Stopped
 from ._verdict import Verdict, judge_fit
@@ -61,8 +65,10 @@ def fit(
     args : tuple, optional
         Further arguments of the model: arrays, such as times. The model is compiled once for all
         their values.
-    loss : SquaredL2, optional
-        Least squares on all data. If not given, wrong data are found and left out.
+    loss : AbstractLoss, optional
+        One of ``lm.losses`` that is a sum over the data: its minimum, on all data. ``SquaredL2()``,
+        ``L1()`` (least absolute deviations), ``Quantile(level)``, or ``Huber(threshold)``, with the
+        threshold in units of sigma. If not given, wrong data are found and left out.
     sigma : number, or like y, optional
         Standard deviation of each datum, up to a common factor. It serves for the fit, the errors
         and the judgement of outliers.
@@ -117,9 +123,7 @@ def fit(
     if max_seconds is not None:
         check_real(0, max_seconds=max_seconds)
     if loss is not None:
-        check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust")
-        if loss.weights is not None:
-            raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
+        check_loss(loss)
     if jacobian is not None:
         check_kind("jacobian", jacobian, AbstractJacobian, "one of lm.jacobians")
     if is_traced((y, start, args, sigma, bounds)):
@@ -129,20 +133,33 @@ def fit(
         tries, others = _starts(starts, task)
         jacobian = chosen_jacobian(jacobian, len(task.y), len(task.start))
         ends = None if max_seconds is None else began + max_seconds
+        chosen = None if loss is None or is_least_squares(loss) else Chosen(loss)
         bar = progress_bar("fit", STARTS) if progress else no_progress_bar()
         with bar as report:
             setting = _setting(task, ends, loss is None)
             if not isinstance(jacobian, Dense):
-                found, verdict = fit_large(task, setting, jacobian)
+                if chosen is not None:
+                    raise ValueError(
+                        "Fits by Products() or Sparse() find wrong data (no loss given) or take "
+                        "SquaredL2(); other losses need jacobian=lm.jacobians.Dense()."
+                    )
+                with one_program():
+                    found, verdict = fit_large(task, setting, jacobian)
                 return as_fit(task, found, verdict, 1, time.perf_counter() - began)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                search = Search(setting, task.start, others, tries)
+                search = (
+                    Search(setting, task.start, others, tries)
+                    if chosen is None
+                    else ChosenSearch(setting, task.start, others, tries, chosen)
+                )
                 if search.hopeless:
-                    raise ValueError(
-                        "The model, or its derivative, is not finite at the start. Start elsewhere."
-                    )
+                    raise ValueError(task.complaint())
                 interrupted = _run(search, _told(report, callback))
-                verdict = judge_fit(task, setting, search.found, interrupted)
+                verdict = (
+                    judge_chosen(task, search, interrupted)
+                    if isinstance(search, ChosenSearch)
+                    else judge_fit(task, search, interrupted)
+                )
     return as_fit(task, search.found, verdict, search.starts, time.perf_counter() - began)
 
 
@@ -181,7 +198,7 @@ def _traced(
             starts=starts,
         )
 
-    return TracedFit(differentiable(run, model, y, several, sigma))
+    return TracedFit(differentiable(run, model, y, several, sigma, loss or SquaredL2()))
 
 
 def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
@@ -262,6 +279,9 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
     wrong = np.zeros(task.observed.size)
     wrong[task.observed] = ~found.keep[0]
     right = task.observed & (wrong == 0)
+    interpolated = np.zeros(task.observed.size, bool)
+    if verdict.interpolated is not None:
+        interpolated[task.observed] = verdict.interpolated
     masks = jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))
     return Fit(
         x=layout.tree(x),
@@ -282,6 +302,7 @@ def as_fit(task: Task, found: Candidates, verdict: Verdict, starts: int, seconds
         starts=starts,
         seconds=seconds,
         right=right,
+        interpolated=interpolated,
         task=task,
         information=verdict.information,
     )

@@ -16,6 +16,7 @@ from ._batch import Batch, prepare_many
 from ._lanes import Curves, Model
 from ._many_verdict import Verdicts, judge_many
 from ._pool import Pool, fit_pool
+from ._program import one_program
 from .api import fit
 from .result import Fit, as_outputs
 from .status import FitStatus
@@ -209,17 +210,18 @@ def fit_many(
     """
     began = time.perf_counter()
     if loss is not None:
-        check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust")
+        check_kind("loss", loss, SquaredL2, "SquaredL2() or None, which is robust (fit has more)")
         if loss.weights is not None:
             raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
     with x64_context(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         batch = prepare_many(model, y, start, args, each, sigma, bounds, fixed)
         count, n = batch.y.shape
         size = max(_TOGETHER // (n * (len(batch.task.layout.free) + 2)), 1)
-        parts = [
-            _fit(batch, np.arange(first, min(first + size, count)), loss is None)
-            for first in range(0, count, size)
-        ]
+        with one_program():
+            parts = [
+                _fit(batch, np.arange(first, min(first + size, count)), loss is None)
+                for first in range(0, count, size)
+            ]
     whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
     several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
     own = () if each is None else tuple(each) if isinstance(each, (tuple, list)) else (each,)

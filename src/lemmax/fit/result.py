@@ -82,6 +82,8 @@ class Fit:
     """Time it took, compilation included."""
     right: np.ndarray = dataclasses.field(repr=False)
     """Which numbers of the data, all in one vector, were observed and are right."""
+    interpolated: np.ndarray = dataclasses.field(repr=False)
+    """Which of them the curve goes through, under a loss with a kink such as `L1`."""
     task: Task = dataclasses.field(repr=False)
     """Model, data and start, as they were fitted."""
     information: Any = dataclasses.field(default=None, repr=False)
@@ -164,7 +166,6 @@ class Fit:
             count = sum(int(np.prod(shape)) * (2 if both else 1) for shape, both in kinds)
             program = compiled(task.model, task.layout, count)
             value, slopes = program(flat[list(task.layout.free)], task.base, other)
-            value, slopes = np.asarray(value), np.asarray(slopes)
         error = np.sqrt(np.maximum(_variances(slopes, self.covariance), 0))
         with np.errstate(invalid="ignore"):
             parts = (value, error, value - factor * error, value + factor * error)
