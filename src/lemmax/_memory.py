@@ -35,7 +35,7 @@ def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str =
     if needed > room:
         rows = room // (math.prod(shape[1:]) * itemsize)
         raise MemoryError(
-            f"{what} of shape {shape} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but "
+            f"{what}{f' of shape {shape}' if len(shape) > 1 else ''} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but "
             f"there is room for {room:,} ({room / 2**30:.1f} GiB) now. "
             + (cure or _IN_A_POINT).replace("{rows}", f"{rows:,}")
         )

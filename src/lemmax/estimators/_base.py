@@ -28,7 +28,12 @@ class RecoveringEstimator(Saved, BaseEstimator):
     loss: str
     random_state: Any
     verbose: bool
+    n_features_in_: int
+    feature_names_in_: np.ndarray
     status_: str
+    n_iter_: int
+    noise_: float
+    recovery_: Recovery
 
     def __sklearn_tags__(self):
         """NaN is welcome: it marks what is missing."""

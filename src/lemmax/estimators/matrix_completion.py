@@ -106,6 +106,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
 
     _cure_of_text = CURE
 
+    row_factors_: np.ndarray
+    column_factors_: np.ndarray
+    row_effects_: np.ndarray
+    column_effects_: np.ndarray
+    row_ids_: np.ndarray
+    column_ids_: np.ndarray
+    offset_: float
+    range_: tuple[float, float]
+    entry_columns_: Any
+
     def __init__(
         self,
         n_components: Any = None,

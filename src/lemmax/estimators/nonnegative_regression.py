@@ -38,6 +38,11 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
     array([0.5, 0. ])
     """
 
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    coef_: np.ndarray
+    settled_: bool | np.ndarray
+
     def __init__(self, loss: Any = "squared"):
         self.loss = loss
 
@@ -59,8 +64,9 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
             weights = np.broadcast_to(weights, targets.shape)
         loss = loss_called(self.loss, weights)
         found = regress(X, targets, loss, nonnegative=True)
-        self.coef_ = found.coefficients
-        self.settled_ = found.settled if found.settled.ndim else bool(found.settled)
+        self.coef_ = np.asarray(found.coefficients)
+        settled = np.asarray(found.settled)
+        self.settled_ = settled if settled.ndim else bool(settled)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

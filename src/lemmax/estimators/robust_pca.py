@@ -98,6 +98,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     ('EXACT', 2, True)
     """
 
+    mean_: np.ndarray
+    components_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+    scores_: np.ndarray
+    # Data frames, if that was fitted.
+    reconstruction_: Any
+    cleaned_: Any
+    standard_error_: Any
+
     def __init__(
         self,
         n_components: Any = None,
