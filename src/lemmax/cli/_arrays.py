@@ -114,7 +114,7 @@ def _member(path: pathlib.Path, name: str | None, has_options: bool) -> np.ndarr
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _header(file: io_module.BufferedIOBase) -> tuple[tuple[int, ...], np.dtype]:
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of an array in NumPy's format; the header itself may not be large either."""
     version = np.lib.format.read_magic(file)
     length = 2 if version[0] == 1 else 4

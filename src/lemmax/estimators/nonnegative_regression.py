@@ -7,8 +7,11 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..regression import regress
-from ._base import loss_called, refuse_complex
+from ._base import loss_called, refuse_complex, require_room, shape_of
 from ._saving import Saved
+
+# Memory that a fit takes, in matrices of its size.
+_MULTIPLE = 5
 
 
 class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimator):
@@ -56,6 +59,7 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
         sample_weight : array-like of shape (n_samples,), optional
         """
         refuse_complex(X, y)
+        require_room("NonnegativeRegression", shape_of(X), _MULTIPLE)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         targets = np.asarray(y, np.float64).T
         weights = None
