@@ -26,7 +26,7 @@ LAYERS = [
     ["factor", "fit"],
     ["recovery", "regression"],
     ["testing", "plots", "page", "theory", "estimators", "optimistix"],
-    ["experiments"],
+    ["saving", "experiments"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,5 +1,6 @@
 """Saved things come back to the last bit; what was tampered with is refused in one sentence."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -7,13 +8,17 @@ import struct
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
+import lemmax as lm
 from lemmax import _files
 from lemmax._storage import Unreadable, _digest
 from lemmax.estimators import MatrixCompletion, NonnegativeRegression, RobustPCA
+from lemmax.recovery._objections import Objection
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +162,95 @@ def test_what_cannot_be_saved_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         model.save(tmp_path / "absent" / "m.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def same(a, b):
+    """Equal to the last bit, type by type; arrays as NumPy's."""
+    if dataclasses.is_dataclass(a):
+        assert type(a) is type(b)
+        for field in dataclasses.fields(a):
+            same(getattr(a, field.name), getattr(b, field.name))
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        same(list(a.values()), list(b.values()))
+    elif isinstance(a, (list, tuple)):
+        assert type(a) is type(b)
+        for one, other in zip(a, b, strict=True):
+            same(one, other)
+    elif isinstance(a, (np.ndarray, np.generic, jax.Array)):
+        a, b = np.asarray(a), np.asarray(b)
+        assert (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes())
+    elif not callable(a):
+        assert type(a) is type(b)
+        assert a == b or a != a
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_results(tmp_path, dtype):
+    data = np.array([1.0, 4.0, 0.0], dtype)
+    problem = lm.Composite(lm.losses.L2(), lm.maps.Square(3), data=data)
+    metrics = {"first": lambda x, evaluation: x[0]}
+    start = np.array([1.5, 1.5, 0.5], dtype)
+    result = lm.solve(problem, lm.methods.lmm(), start, metrics=metrics)
+    result.save(tmp_path / "r.safetensors")
+    again = lm.load(tmp_path / "r.safetensors")
+    same(result, again)
+    assert str(again) == str(result)
+    with pytest.raises(Unreadable, match="holds a Result, not a RobustPCA"):
+        RobustPCA.load(tmp_path / "r.safetensors")
+
+
+def test_recoveries(tmp_path):
+    rng = np.random.default_rng(4)
+    table = rng.standard_normal((12, 1)) @ rng.standard_normal((1, 9))
+    table[2, 3] += 5.0
+    found = lm.recover(table, lm.maps.LowRank((12, 9), rank=2))
+    objection = Objection("{} say little", ([1, 2], [3]))
+    found = dataclasses.replace(found, objections=(objection, "plain"))
+    path = tmp_path / "r.safetensors"
+    found.save(path)
+    again = lm.load(path)
+    same(found, again)
+    assert again.summary() == found.summary()
+    assert again.named(str, str).objections == found.named(str, str).objections
+    own = dataclasses.replace(found, map=lm.maps.FromFunction(lambda x: x))
+    own.save(path)
+    assert lm.load(path).map is None
+    assert lm.load(path, model=own.map).map is own.map
+
+
+def curve(x, t):
+    turned = jax.lax.complex(jnp.cos(x["b"][0] * t), jnp.sin(x["b"][0] * t))
+    return {"y": x["a"].astype(complex) * turned, "z": x["b"] * jnp.sum(t)}
+
+
+def test_fits(tmp_path):
+    t = np.linspace(0, 1, 20)
+    data = {"y": 2 * np.exp(1.5j * t) + 0.01 * np.cos(9 * t), "z": np.array([15.0])}
+    fitted = lm.fit(curve, data, {"a": 1.0, "b": np.array([1.0])}, args=(t,), bounds=(0.0, 9.0))
+    path = tmp_path / "f.safetensors"
+    fitted.save(path)
+    again = lm.load(path, model=curve)
+    same(
+        [getattr(again, f.name) for f in dataclasses.fields(lm.Fit) if f.name != "task"],
+        [getattr(fitted, f.name) for f in dataclasses.fields(lm.Fit) if f.name != "task"],
+    )
+    assert again.task.layout == fitted.task.layout
+    assert again.task.outputs == fitted.task.outputs
+    assert again.summary() == fitted.summary()
+    same(list(again.predict()), list(fitted.predict()))
+    same(
+        again.standard_error_of(lambda x: x["a"] / x["b"]),
+        fitted.standard_error_of(lambda x: x["a"] / x["b"]),
+    )
+    alone = lm.load(path)
+    same(list(alone.interval()), list(fitted.interval()))
+    with pytest.raises(ValueError, match="The model is a function, which is not saved"):
+        alone.predict()
+
+
+def test_models(path, model):
+    same(lm.load(path).components_, model.components_)
 
 
 def full_disk(monkeypatch, after):
