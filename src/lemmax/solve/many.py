@@ -16,7 +16,7 @@ from .._typing import Parameters
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Status
-from .api import (
+from ._plan import (
     as_limit,
     check_arguments,
     is_numpy,
