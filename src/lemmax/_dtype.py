@@ -120,8 +120,7 @@ def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
     if is_traced(tree):
         return
     bad = 0
-    for leaf in jax.tree.leaves(tree):
-        array = np.asarray(leaf)
+    for array in (part for leaf in jax.tree.leaves(tree) for part in _local_parts(leaf)):
         # A sum needs no memory; only if it is not finite are the entries looked at.
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.sum(array)
@@ -129,6 +128,13 @@ def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
             bad += int(array.size - np.count_nonzero(np.isfinite(array)))
     if bad:
         raise ValueError(f"{what} hold {bad} entries that are NaN or infinite.{cure}")
+
+
+def _local_parts(leaf: Any) -> list[np.ndarray]:
+    """What this process holds of an array, device by device, so that nothing is gathered."""
+    if not isinstance(leaf, jax.Array):
+        return [np.asarray(leaf)]
+    return [np.asarray(part.data) for part in leaf.addressable_shards if part.replica_id == 0]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

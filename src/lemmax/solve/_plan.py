@@ -1,5 +1,7 @@
 """The parts of a run: arguments checked and brought to the device, and what it hands over."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,6 +18,20 @@ from ..problem import Composite
 from .loop import Carry, Plan
 from .result import Result
 from .stopping import Stopping
+
+
+@contextlib.contextmanager
+def among_others() -> Iterator[None]:
+    """Say in a sentence what it means if a run of several processes loses one of them."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1:
+            raise
+        raise RuntimeError(
+            "Another process of this run has ended or does not answer. Start all of them again; "
+            "with a checkpoint they go on from there."
+        ) from error
 
 
 def as_limit(step: int) -> Array:

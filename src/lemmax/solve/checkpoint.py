@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from .._digest import digest_of
 from .._plain import Kinds
@@ -66,8 +67,14 @@ class Checkpoint:
 
     def keep(self, carry: Carry, seconds: float) -> None:
         """Write the state of a run that goes on; the end needs no file, it is a chunk away."""
-        if int(carry.state.status) != Status.RUNNING or jax.process_index() != 0:
+        if int(carry.state.status) != Status.RUNNING:
             return
+        if jax.process_index() == 0:
+            self._write(carry, seconds)
+        if jax.process_count() > 1:  # nobody goes on before it is there
+            multihost_utils.sync_global_devices("lemmax checkpoint")
+
+    def _write(self, carry: Carry, seconds: float) -> None:
         steps = int(carry.state.step)
         content = {
             "key": self.key,
@@ -101,7 +108,10 @@ def _placed(like: Any, arrays: list[np.ndarray]) -> Any:
     def place(leaf: Any, array: np.ndarray) -> Any:
         if (leaf.shape, leaf.dtype) != (array.shape, array.dtype):
             raise ValueError("The checkpoint holds arrays of other shapes.")
-        return jax.device_put(array, leaf.sharding) if isinstance(leaf, jax.Array) else array
+        if not isinstance(leaf, jax.Array):
+            return array
+        # Also where part of it is on devices of another process.
+        return jax.make_array_from_callback(array.shape, leaf.sharding, lambda index: array[index])
 
     leaves, structure = jax.tree.flatten(like)
     return jax.tree.unflatten(
