@@ -107,10 +107,8 @@ def test_a_table_with_decimal_commas_keeps_them(tmp_path):
     path, out = tmp_path / "table.csv", tmp_path / "out"
     path.write_text("\n".join(";".join(row) for row in [list("abcdef"), *rows]))
     said = output_of(0, "pca", path, "--out", out)
-    assert (
-        "decimal commas in columns 'a', 'b', 'c', 'd', 'e', 'f'; per cent signs in column 'f'"
-        in said
-    )
+    assert "decimal commas in columns 'a', 'b', 'c', 'd', 'e', 'f'" in said
+    assert "thousands separators in column 'e'; per cent signs in column 'f'" in said
     header, *lines = (line.split(";") for line in (out / "cleaned.csv").read_text().splitlines())
     assert header == list("abcdef")
     assert "," in lines[3][0]

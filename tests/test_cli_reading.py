@@ -78,6 +78,15 @@ def test_numbers_are_written_as_the_column_has_them():
     assert Spelling().write(np.nan) == ""
 
 
+def test_thousands_with_points_are_written_with_a_decimal_comma():
+    texts = [["66.090", "1.234", "981"], ["1,5", "2,25", "3"]]
+    thousands, _ = as_numbers([np.array(each, object) for each in texts], semicolons=True)
+    assert thousands.numbers.tolist() == [66090, 1234, 981]
+    assert thousands.spelling.grouped
+    again = thousands.spelling.write(15185.125)
+    assert as_numbers([np.array([*texts[0], again], object)], True)[0].numbers[3] == 15185.125
+
+
 def test_numbers_with_commas_and_semicolons(tmp_path):
     path = written(tmp_path / "table.csv", "a;b\n1,5;2\nNA;3,25\n")
     np.testing.assert_array_equal(read_table(path).values, [[1.5, 2], [np.nan, 3.25]])

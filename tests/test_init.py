@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import lemmax as lm
+from lemmax._terms.polish import _moved, polish
 from lemmax.experiments.instances import (
     cp_factorisation,
     cp_sensing,
@@ -16,7 +17,6 @@ from lemmax.experiments.instances import (
     symmetric_cp_sensing,
 )
 from lemmax.init import random_starts, spectral
-from lemmax.init._polish import _moved, polish
 from lemmax.points import KruskalPoint
 
 SEEDS = range(3)

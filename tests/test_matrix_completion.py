@@ -171,7 +171,7 @@ def test_weights_of_zero_are_missing():
 def test_noise_is_told_from_structure():
     rng = np.random.default_rng(6)
     rows, columns = np.nonzero(rng.random((60, 40)) < 0.5)
-    with pytest.warns(ConvergenceWarning, match="better than by column medians"):
+    with pytest.warns(ConvergenceWarning, match="better than by one number"):
         model = MatrixCompletion().fit((rows, columns, rng.standard_normal(len(rows))))
     assert model.status_ == "NOT_IDENTIFIABLE"
 
@@ -324,3 +324,11 @@ def test_places_that_occur_several_times_count_once():
     once = MatrixCompletion().fit((rows, columns, values))
     np.testing.assert_allclose(found.complete(), once.complete(), atol=1e-9)
     assert found.report_.known == 240
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_few_entries_prove_nothing(count):
+    ids = np.arange(count)
+    with pytest.warns(ConvergenceWarning):
+        model = MatrixCompletion().fit((ids, ids, 1.0 + ids))
+    assert model.report_.status.name == "NOT_IDENTIFIABLE"

@@ -252,7 +252,7 @@ def test_a_table_of_zeros_and_a_few_numbers_is_not_called_exact():
 def test_what_rows_have_in_common_is_no_merit():
     """The mean is known well, the differences between rows are noise."""
     table = 100 + np.random.default_rng(5).standard_normal((60, 12))
-    with pytest.warns(ConvergenceWarning, match="better than by column medians"):
+    with pytest.warns(ConvergenceWarning, match="better than by one number"):
         model = RobustPCA().fit(table)
     assert model.status_ == "NOT_IDENTIFIABLE"
     assert model.report_.explained < 0.05
@@ -391,3 +391,41 @@ def test_the_summary_says_why_its_two_measures_differ():
         report, explained=-0.1, median_error=1.0, status=RecoveryStatus.NOT_IDENTIFIABLE
     )
     assert "some cells are predicted far worse" in worse.sentence()
+
+
+@pytest.mark.parametrize("value", [1e14, 9.96921e36, 1e140])
+def test_a_fill_value_is_one_wrong_cell(value):
+    rng = np.random.default_rng(20)
+    table = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))
+    table += 0.1 * rng.standard_normal((60, 6))
+    right = table[5].copy()
+    table[5, 3] = value
+    model = RobustPCA().fit(table)
+    assert np.argwhere(model.outliers_.toarray() != 0).tolist() == [[5, 3]]
+    assert np.abs(model.impute(table[5:6])[0] - right).max() < 1
+
+
+def test_a_gross_error_in_a_copy_of_a_column_is_found():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        table = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 5))
+        table += 0.3 * rng.standard_normal((60, 5))
+        table = np.column_stack([table, table[:, 0]])
+        table[3, 5] += 30
+        assert RobustPCA().fit(table).outliers_.toarray()[3, 5] != 0
+
+
+def test_independent_booleans_are_not_predicted():
+    table = np.random.default_rng(21).random((100, 6)) < 0.4
+    with pytest.warns(ConvergenceWarning, match="one number for each column"):
+        RobustPCA().fit(table)
+
+
+def test_what_is_within_its_interval_is_not_called_wrong():
+    rng = np.random.default_rng(22)
+    table = rng.standard_t(2, (80, 3)) @ rng.standard_normal((3, 6))
+    table += 0.3 * rng.standard_t(2, (80, 6))
+    model = RobustPCA().fit(table)
+    lower, upper = model.predict_interval(0.9)
+    wrong = model.outliers_.toarray() != 0
+    assert not np.any(wrong & (lower < table) & (table < upper))

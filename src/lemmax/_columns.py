@@ -143,9 +143,10 @@ def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[
     for each, vote in zip(texts, votes, strict=True):
         comma, before = bool(vote > 0 or (vote == 0 and usual)), each.numbers
         each.read(comma)
-        marked = any("," in text for text in each.plain)
-        grouped = not comma and bool(np.any(np.isnan(before) & ~np.isnan(each.numbers)))
-        found.append(each.column(Spelling(comma and marked, False, grouped)))
+        # In either style numbers with groups were something else before: nothing, or smaller.
+        changed = ~np.isnan(each.numbers) & (each.numbers != before)
+        grouped = bool(np.any(changed & ["." in t or not comma for t in each.plain]))
+        found.append(each.column(Spelling(comma, False, grouped)))
     return found
 
 

@@ -165,6 +165,8 @@ def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(array[:, place] for place in named)
     rows, columns = (np.asarray(X[name]) for name in named[:2])
     values = columns_of(X, named[2:], library)[named[2]]
+    if values is not None and np.all(np.isnan(values.numbers)) and not len(values.unreadable):
+        raise ValueError(f"The list of entries holds no values: {named[2]!r} is empty.")
     if values is None or not values.is_numeric:
         raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
     unread = unreadable_cells(X, library, {named[2]: values})

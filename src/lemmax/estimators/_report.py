@@ -28,7 +28,8 @@ class TableReport:
     held_out: int
     """Cells that were kept aside from a first fit, and are right."""
     explained: float
-    """Share of their variance around the column medians that was predicted."""
+    """Share of their variance around the column medians (or means, if those are better) that was
+    predicted."""
     error: float
     """Their typical error."""
     median_error: float
@@ -82,16 +83,16 @@ class TableReport:
             )
         if not self.held_out:
             return "NOT_IDENTIFIABLE: there are too few cells to keep some aside and predict them."
-        unit, medians = "column", "column medians"
+        unit, medians, numbers = "column", "column medians", "one number for each column"
         if len(self.doubtful) > 2:
-            unit, medians = "tensor", "the median"
+            unit, medians, numbers = "tensor", "the median", "one number for all"
         told = (
             f"{max(self.explained, 0):.0%} of the variance of {self.held_out} cells kept aside was "
             f"predicted; typical error {self.error:.2g} {unit} units, of {medians} "
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
-            return f"NOT_IDENTIFIABLE: nothing is surely predicted better than by {medians}. {told}"
+            return f"NOT_IDENTIFIABLE: nothing is surely predicted better than by {numbers}. {told}"
         if self.bound_is_low:
             told += " With one more term they are predicted better: the bound is too low."
         return f"NOISE_LEVEL: {told}"

@@ -25,7 +25,7 @@ from ._base import (
     shape_of,
     sparse_at,
 )
-from ._factor import check_level
+from ._factor import check_level, refuse_large
 from ._nonnegative import fit_nonnegative
 from ._report import report_of
 from ._tensors import (
@@ -47,8 +47,6 @@ _LITTLE = 0.01
 _BAR = 160
 # Memory that a fit takes, in tensors of its size.
 _MULTIPLE = 25
-
-
 # Of so few entries too few can be kept aside to tell the number of terms.
 _TINY = 125
 # Intervals are never narrower than rounding errors, relative to the largest entry.
@@ -219,7 +217,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
                 f"There is 1 sample: the first mode of shape {shape} has no more. Leave that mode "
                 "out (X[0])."
             )
-        return validate_data(
+        X = validate_data(
             self,
             X,
             dtype=np.float64,
@@ -228,6 +226,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             ensure_min_samples=2,
             reset=reset,
         )
+        refuse_large(X)
+        return X
 
     def _fit(self, X: np.ndarray, weights: np.ndarray | None, observed: Observed, seed: int) -> Fit:
         shape = X.shape

@@ -17,6 +17,8 @@ _LEVEL = 0.9
 # Cells are predicted if the gain over the medians is so many of its standard errors. (Tables of
 # pure noise, 200 of five shapes: the gain is positive in 44, and as large as that in none.)
 _SURELY = 2.0
+# Fewer cells say nothing.
+_LEAST = 8
 
 
 class Aside(NamedTuple):
@@ -64,16 +66,17 @@ class HeldOut:
     median_error: float
     """The same if medians of the columns are the predictions."""
     explained: float
-    """Share of the variance around the medians that is predicted; large errors clipped."""
+    """Share of the variance around one number for each column that is predicted: the median, or the
+    mean if that is better. Large errors are clipped."""
     coverage: float
     """Share of the cells in their 90 % interval, calibrated on other cells."""
     gain: float
-    """By how much squared errors are smaller than those of the medians, in standard errors."""
+    """By how much squared errors are smaller than those of these numbers, in standard errors."""
 
     @property
     def helps(self) -> bool:
-        """Whether cells are predicted better than by the medians of their columns, surely."""
-        return bool(self.gain > _SURELY)
+        """Whether cells are predicted better than by one number for each column, surely."""
+        return bool(self.count >= _LEAST and self.gain > _SURELY)
 
 
 def measured(cells: AbstractCells, model: Model, chosen: np.ndarray) -> Aside:
@@ -95,7 +98,12 @@ def summarised(
     if not count:
         return HeldOut(0, np.nan, np.nan, np.nan, np.nan, np.nan)
     residual, away = np.abs(aside.residual[kept]), np.abs(aside.away[kept])
-    unexplained, total = (np.minimum(each, _CLIPPED) ** 2 for each in (residual, away))
+    from_mean = np.abs(cells.values - _means_of_others(cells))[kept]
+    unexplained, total, around_mean = (
+        np.minimum(each, _CLIPPED) ** 2 for each in (residual, away, from_mean)
+    )
+    # The median of a column of zeros and ones is one of them, and its mean predicts better.
+    total = min(total, around_mean, key=np.sum)
     gains = total - unexplained
     spread = float(np.std(gains)) * np.sqrt(count)
     sums = float(np.sum(unexplained)), float(np.sum(total))
@@ -107,6 +115,14 @@ def summarised(
         coverage=_covered(cells, scores, np.where(aside.chosen, verdict.counts, 0.0)),
         gain=_in_units(float(np.sum(gains)), spread),
     )
+
+
+def _means_of_others(cells: AbstractCells) -> np.ndarray:
+    """At the cells: the mean of the other cells of the column, with large ones clipped."""
+    clipped = np.where(cells.known, np.clip(cells.values, -_CLIPPED, _CLIPPED), 0.0)
+    sums, counts = (cells.total_by_column(each) for each in (clipped, 1.0 * cells.known))
+    others = np.maximum(cells.of_columns(counts) - 1, 1)
+    return (cells.of_columns(sums) - clipped) / others
 
 
 def _in_units(total: float, spread: float) -> float:

@@ -117,12 +117,14 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     away, unit = np.abs(predicted.residual), np.sqrt(predicted.variance)
     if not known.any():
         return Judgement(known, known * 1.0)
-    places = _places(_telling(known, away / unit))
+    telling = _telling(known, away / unit)
+    places = _places(known & telling)
     scales = _scales(away.flat[places] / unit.flat[places])
     best, law = _likeliest(away.flat[places], unit.flat[places], scales)
     tails = np.full(cells.shape[1], best)
     if away.ndim == 2:  # columns of a list have few entries each
-        tails = _tails(known, away, unit, scales, best, law)
+        # Columns that tell nothing about tails have those of the others.
+        tails = np.where(telling, _tails(known, away, unit, scales, best, law), best)
     freedom, scale = np.array(_FREEDOMS)[tails], scales[tails]
     right, size = np.empty(away.shape), np.empty(away.shape)
 
@@ -187,15 +189,14 @@ def _posteriors(
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Known cells but for those of columns that others explain nearly exactly, as a duplicate does.
+    """Which columns are not explained by others nearly exactly, as a duplicate is.
 
-    Among the others these would look like the middle of a law with heavy tails, by which nothing is
-    wrong.
+    Those would look like the middle of a law with heavy tails, by which nothing is wrong.
     """
     if known.ndim < 2 or known.shape[1] < 2:
-        return known
+        return np.ones(known.shape[1:], bool)
     own = [np.median(scores[some, k]) if some.any() else 0.0 for k, some in enumerate(known.T)]
-    return known & (np.array(own) > _EXACT * np.median(own))
+    return np.array(own) > _EXACT * np.median(own)
 
 
 def _places(known: np.ndarray) -> np.ndarray:

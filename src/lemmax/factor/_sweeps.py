@@ -336,7 +336,8 @@ def probability_right(
     noise = -0.5 * residual**2 / variance - 0.5 * np.log(2 * np.pi * variance)
     width = min(wrong_width, setting.widest)
     anything = np.log(wrong_share / (1 - wrong_share)) - np.log(2 * width)
-    return known / (1 + np.exp(np.clip(anything - noise, -50, 50)))
+    # What is left of a weight is multiplied by squares of values, which may be very large.
+    return known / (1 + np.exp(np.clip(anything - noise, -700, 700)))
 
 
 def turned(model: Model, setting: Setting) -> Model:
