@@ -33,7 +33,7 @@ def _patched(owner: object, name: str, value: object) -> Callable[[], object]:
 
 VARIANTS: dict[str, Callable[[], object]] = {
     "everything": contextlib.nullcontext,
-    "lower ranks": _patched(_search.Search, "_ranks", lambda self, bound: [bound]),
+    "lower ranks": _patched(_search.Search, "_ranks", lambda self, bound, count: [bound]),
     "exact answer beside a noisy one": _patched(
         _search.Search, "_exact_beside", lambda self, answer, x: None
     ),

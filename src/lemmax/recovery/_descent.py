@@ -21,6 +21,8 @@ _SHRINKS, _STANDS = 0.5, 0.7
 _ROUNDING = 256
 # In three steps together the value has to fall by this fraction of what there is to gain.
 _LEAST_DECREASE = 1e-3
+# Steps of LMM end where typical residuals are this part of the data.
+_NEAR = 1e-2
 _BULK = BulkPolyak()
 MAX_STEPS = 40
 _TRIAL_STEPS = 6
@@ -62,7 +64,7 @@ class Descent:
         ``rank`` is the number of terms of x, if it consists of terms.
         """
         at = best = self.bench.linearise(x, rank)
-        step, values, typical = self._steps(at), [at.value], self._typical(at.residual)
+        step, values, typical = self._steps(at), [at.value], self.typical(at.residual)
         sizes = self.bench.map.term_sizes(x)
         refused: set[int] = set()
         while True:
@@ -89,7 +91,9 @@ class Descent:
                 values[-4] - min(values[-3:]) <= _LEAST_DECREASE * self._gap(at)
             )
             # Beside many outliers the last digits hardly show in the value.
-            last, typical = typical, self._typical(at.residual)
+            last, typical = typical, self.typical(at.residual)
+            if at.matrix is None and self.robust and typical <= _NEAR * self.scale:
+                break  # least squares on the bulk get there sooner
             if stands and typical > _SHRINKS * last:
                 break
         return Descended(best, sizes, len(values) - 1)
@@ -112,7 +116,7 @@ class Descent:
 
     def vanishes(self, residual: Any) -> bool:
         """Whether most residuals (all, of losses that are not robust) are rounding errors."""
-        return self._typical(residual) <= self.rounding
+        return self.typical(residual) <= self.rounding
 
     def _gap(self, at: Linearised) -> float:
         """What there is to gain: the loss of all but the outliers."""
@@ -123,7 +127,8 @@ class Descent:
         level = np.asarray(level, at.residual.dtype)  # a number would be compiled in
         return float(_bulk_loss(self.bench.problem.loss, at.residual, level))
 
-    def _typical(self, residual: Any) -> float:
+    def typical(self, residual: Any) -> float:
+        """The median residual; of losses that are not robust the root mean square."""
         known = np.asarray(residual, np.float64)
         known = known if self._all_known else known[self.known]
         return float(np.median(np.abs(known)) if self.robust else np.sqrt(np.mean(known**2)))

@@ -37,9 +37,10 @@ from ..status import Status
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
 _PROX_LINEAR = ProxLinear(inner_steps=1000)
-# Forming B takes as many multiplications as passes of all parameters, and solving with it some
-# more. From about here on (a second on a small machine) LMM's steps get there sooner.
-_LONGEST_STEP = 2e10
+# Forming B takes as many passes as there are parameters, and solving with it some more. With more
+# multiplications than this LMM's steps get there sooner. (PSD sensing from 1,000 measurements, a
+# tenth of them wrong: 30 x 30 of rank 5 is below; of 100 x 100 with 6e9 it took 50 s with B.)
+_LONGEST_STEP = 3e9
 _SHARE_OF_MEMORY = 1 / 8
 # Without B: LMM steps between two looks at the terms, and iterations for one least-squares step.
 _LMM_STEPS = 20

@@ -1,6 +1,6 @@
 """From the data to an answer: starts, ranks and refits, until one of them can be certified."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +21,14 @@ from ._linearised import Linearised, Workbench
 from ._noise import Refit, freedom_of, refit
 from ._structure import convincing_observations, lower_ranks
 
-# With fewer observations per degree of freedom than this, lower ranks are tried first: at the
-# bound there are points that fit better than the truth.
+# With fewer observations per degree of freedom than this, noisy fits of lower ranks are compared
+# first: at the bound there are points that fit better than the truth.
 _ENOUGH = 2.5
+# Where a typical residual is below this part of the data, least squares on the bulk may find that
+# nothing is left: they converge quadratically, and the last digits hardly show in a robust loss.
+_NEARLY = 0.1
+# Terms that are smaller by this factor than those before may be superfluous.
+_GAP = 3.0
 # By how much the rank of an exact answer may exceed that of a noisy one.
 _NEAR = 2
 # Up to here every lower rank is refitted to noisy data.
@@ -41,6 +46,16 @@ class Attempt(NamedTuple):
     """How many at most lead down from there."""
     noisy: bool = False
     """Whether to look for noise at once, if that is where it leads, before anything else."""
+
+
+def _terms_before_gap(end: Descended) -> int | None:
+    """How many terms there are before the others are far smaller, if they are."""
+    if end.sizes is None or end.at.rank is None or end.at.rank < 2:
+        return None
+    sizes = end.sizes[: end.at.rank]
+    ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
+    rank = 1 + int(np.argmax(ratios))
+    return rank if ratios[rank - 1] >= _GAP else None
 
 
 class Search:
@@ -85,6 +100,8 @@ class Search:
             end = self.descent.run(x, rank, steps)
             ends.append(end)
             self.steps += end.steps
+            if not end.exact:
+                end = self._finished(end, lambda: self._refitted(ends, len(ends) - 1))
             if end.exact:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
@@ -94,6 +111,24 @@ class Search:
                 if answer.certificate.holds:
                     return (self._exact_beside(answer, x) if steps else None) or answer
         return self._noisy(ends)
+
+    def _finished(self, end: Descended, refitted: Callable[[], Refit]) -> Descended:
+        """A descent that came near an exact point, ended by least squares on the bulk.
+
+        Superfluous terms shrink slowly there, so that it is first tried without them.
+        """
+        if not self.robust or self.descent.typical(end.at.residual) > _NEARLY * self.descent.scale:
+            return end
+        fits = [refitted]
+        fewer = _terms_before_gap(end)
+        if fewer is not None:
+            x = self.descent.cut(end.at.x, fewer)
+            fits.insert(0, lambda: refit(self.bench, x, fewer, self.robust))
+        for fit in fits:
+            at = fit().at
+            if self.descent.vanishes(at.residual):
+                return end._replace(at=at, exact=True)
+        return end
 
     def _refitted(self, ends: list[Descended], attempt: int) -> Refit:
         """Of the rank of an attempt; of those that it contains, see `_noisy`."""
@@ -141,36 +176,31 @@ class Search:
             found = True
         if found:
             return
-        # If the first start ends in noise, lower ranks bring nothing; from rank 1 upwards they do.
-        first = True
         x = self._spectral(self.seed)
         if map is None or bound is None:
-            yield Attempt(x, None, noisy=first)
+            yield Attempt(x, None, noisy=True)
             return
-        for rank in self._ranks(bound):
+        count = int(self.descent.known.sum())
+        enough = count >= _ENOUGH * map.with_rank(bound).degrees_of_freedom
+        for rank in self._ranks(bound, count):
             here = x if rank == map.rank else self.descent.cut(x, rank)
-            yield Attempt(here, rank, noisy=first and rank != 1)
-            first = False
+            # If the bound ends in noise, and there are data enough, lower ranks bring nothing.
+            yield Attempt(here, rank, noisy=enough and rank == bound)
         if self._is_tensor:  # these have local minima
             for k in range(1, self.restarts + 1):
                 yield Attempt(self._spectral(self.seed + k), bound)
 
-    def _ranks(self, bound: int) -> list[int]:
-        """In the order in which they are tried: the bound first, if there are data enough.
-
-        Ranks that so few data could not prove are not tried.
-        """
-        map, count = self.bench.ranked, int(self.descent.known.sum())
+    def _ranks(self, bound: int, count: int) -> list[int]:
+        """The bound first, then lower ones; those that so few data could not prove are left out."""
+        map = self.bench.ranked
         assert map is not None
-        if count >= _ENOUGH * map.with_rank(bound).degrees_of_freedom:
-            return [bound, *lower_ranks(bound)]
-        ranks = [*lower_ranks(bound), bound]
+        ranks = [bound, *lower_ranks(bound)]
         provable = [
             rank
             for rank in ranks
             if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= count
         ]
-        return provable or ranks[:1]
+        return provable or [1]
 
     def _spectral(self, seed: int) -> Parameters:
         start = spectral(self.problem, seed=seed)
