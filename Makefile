@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests of one file share what they compile, so they stay in one worker.
 ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
 
-.PHONY: demo test test-all lint types bench league docs setup clean
+.PHONY: demo test test-all lint types bench league docs lowest setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -41,6 +41,18 @@ docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
+# Quick tests with the lowest versions that pyproject.toml allows; what old packages warn of does not matter.
+lowest: .lowest/.ready
+	$(ALONE) PYTHONPATH=src .lowest/bin/python -m pytest -q -n 2 -p no:cacheprovider -o filterwarnings= \
+		-o addopts="-m 'not slow'" tests/test_import.py tests/test_solve.py tests/test_saving.py \
+		tests/test_cli_reading.py tests/test_cli_data.py tests/test_page.py tests/test_frames.py tests/test_optimistix.py
+
+.lowest/.ready: pyproject.toml .ci/lowest.py
+	$(PYTHON) -m venv .lowest
+	.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+		$$($(PYTHON) .ci/lowest.py) beartype hypothesis polars pytest pytest-xdist
+	@touch $@
+
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml
@@ -51,4 +63,4 @@ setup: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .peers build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache
+	rm -rf .venv .peers .lowest build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache

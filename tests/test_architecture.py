@@ -9,8 +9,9 @@ PACKAGE = pathlib.Path(lemmax.__file__).parent
 
 # The layers of docs/architecture.md, in order; a name stands for a file or a folder.
 LAYERS = [
-    ["_typing", "_memory", "_checks", "_columns", "_files", "_programs", "_terms"],
-    ["_tree"],
+    ["_typing", "_memory", "_checks", "_columns", "_files", "_programs", "_terms", "_digest"],
+    ["_plain"],
+    ["_tree", "_storage"],
     ["_dtype", "_linalg", "status"],
     ["points"],
     ["covectors"],
@@ -25,7 +26,7 @@ LAYERS = [
     ["factor", "fit"],
     ["recovery", "regression"],
     ["testing", "plots", "page", "theory", "estimators", "optimistix"],
-    ["experiments"],
+    ["saving", "experiments"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -68,6 +68,8 @@ def test_only_what_was_missing_or_wrong_is_changed(tmp_path):
     assert "Columns 'date', 'note' hold text and are carried through." in said
     assert "'12a' in column 'b', line 35." in said
     after = lines_of(out / "cleaned.csv")
+    assert {line[1] for line in after[1:]} == {"'=1+1; ok"}
+    rows = [[date, "'" + note, *row] for date, note, *row in rows]
     places = {
         (i, j)
         for i, (before, now) in enumerate(zip([names, *rows], after, strict=True))
@@ -141,11 +143,11 @@ def test_names_and_labels_are_not_run_by_spreadsheets(tmp_path):
     path, out = tmp_path / "table.csv", tmp_path / "out"
     frame.to_csv(path, index=False)
     output_of(0, "pca", path, "--header", "--out", out)
-    assert lines_of(out / "cleaned.csv")[0] == ["who", *names]
+    safe = ["'=a", "'+b", "'-c", "'@d", "-1", "f"]
+    assert lines_of(out / "cleaned.csv")[0] == ["who", *safe]
+    assert lines_of(out / "cleaned.csv")[1][0] == "'=0+1"
     assert ["'=4+1", "'=a", "5000.0"] in [line[:3] for line in lines_of(out / "outliers.csv")]
-    assert [line[0] for line in lines_of(out / "columns.csv")] == [
-        "column", "'=a", "'+b", "'-c", "'@d", "-1", "f"
-    ]  # fmt: skip
+    assert [line[0] for line in lines_of(out / "columns.csv")] == ["column", *safe]
     book = tmp_path / "table.xlsx"
     frame.to_excel(book, index=False)
     sheet = openpyxl.load_workbook(book)
@@ -155,7 +157,7 @@ def test_names_and_labels_are_not_run_by_spreadsheets(tmp_path):
     sheet.save(book)
     output_of(0, "pca", book, "--header", "--out", out)
     header, first, *_ = lines_of(out / "cleaned.csv")
-    assert header[1:] == ["'=a", "'+b", "'-c", "'@d", "-1", "f"]
+    assert header[1:] == safe
     assert first[0] == "'=0+1"
     # Numbers are what they are, of either sign.
     np.testing.assert_allclose(np.array(first[1:], float), cells[0])

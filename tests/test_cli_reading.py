@@ -1,9 +1,13 @@
 """Tables as people write them: how files are read."""
 
+import io
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from lemmax import _memory
 from lemmax._columns import Spelling, as_numbers
 from lemmax.cli._files import Refusal
 from lemmax.cli._reading import columns_of_list, read_columns, read_table
@@ -232,3 +236,73 @@ def test_columns_of_a_list_without_names_have_numbers(tmp_path):
     assert read_columns(path, ["196", "3"]).columns[1].tolist() == ["4"]
     with pytest.raises(Refusal, match="has no column '5'; it has: 1, 2, 3, 4"):
         read_columns(path, ["1", "2", "5"], header=False)
+
+
+def _npy_header(shape, dtype="<f8"):
+    file = io.BytesIO()
+    declared = {"shape": shape, "fortran_order": False, "descr": dtype}
+    np.lib.format.write_array_header_1_0(file, declared)
+    return file.getvalue()
+
+
+LONG_HEADER = b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b"a" * 100
+MATRIX = "%%MatrixMarket matrix {}\n{}\n1 1 5\n2 2 6\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("huge.npy", _npy_header((10**6, 10**6))),
+        ("negative.npy", _npy_header((-1, 4))),
+        ("header.npy", LONG_HEADER),
+        ("huge.npz", _npy_header((10**6, 10**6))),
+        ("header.npz", LONG_HEADER),
+        ("list.mtx", MATRIX.format("coordinate real general", f"3 3 {10**12}").encode()),
+        ("array.mtx", MATRIX.format("array real general", f"{10**9} {10**9}").encode()),
+    ],
+)
+def test_headers_that_promise_more_than_there_is(tmp_path, name, content, monkeypatch):
+    path = tmp_path / name
+    if name.endswith(".npz"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x.npy", content)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(Refusal, match="is not a file"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["zeros.npy", "zeros.npz", "zeros.mtx", "zeros.parquet"])
+def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path, name, monkeypatch):
+    path, zeros = tmp_path / name, np.zeros((5000, 4000), np.uint8)
+    if name == "zeros.npy":
+        np.save(path, zeros)
+    elif name == "zeros.npz":
+        np.savez_compressed(path, zeros)
+    elif name == "zeros.parquet":
+        pytest.importorskip("pyarrow")
+        pd.DataFrame(zeros, columns=[f"c{k}" for k in range(4000)]).to_parquet(path)
+    else:
+        path.write_text(
+            "%%MatrixMarket matrix array real general\n5000 4000\n" + "0\n" * zeros.size
+        )
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
+    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    with pytest.raises(MemoryError, match=r"in .* of shape \(5000, 4000\) needs"):
+        read_table(path)
+
+
+def test_a_sheet_that_unpacks_to_more_than_fits(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b" " * 2**22)
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
+    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    with pytest.raises(MemoryError, match=r"bomb\.xlsx holds needs 4,194,304 bytes"):
+        read_table(path)
+
+
+def test_a_list_of_two_entries_may_not_be_a_huge_table(tmp_path):
+    path = tmp_path / "wide.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n9999999 9999999 1\n1 1 5\n")
+    assert "The table in" in refusal_of("pca", path)

@@ -10,6 +10,7 @@ import pytest
 
 import lemmax as lm
 from lemmax import _memory
+from lemmax._dtype import aligned_empty
 from lemmax._programs import forget_programs_if_many, own
 from lemmax.experiments.instances import cp_sensing
 
@@ -198,6 +199,83 @@ def test_a_large_measurement_array_exists_once(symmetric, x64):
     stored, growth = map(float, done.stdout.split())
     assert stored >= 790e6
     assert growth < 1.25
+
+
+def constant(array):
+    """A read-only copy that begins where XLA can take it over."""
+    mine = aligned_empty(array.shape, array.dtype)
+    mine[:] = array
+    mine.base.flags.writeable = mine.flags.writeable = False
+    return mine
+
+
+def held(operator):
+    (array, *_) = jax.tree.leaves(operator)
+    return np.asarray(array)
+
+
+def test_arrays_are_used_as_they_are_where_nobody_can_change_them(tmp_path):
+    rng = np.random.default_rng(0)
+    array = rng.standard_normal((5, 4, 3)).astype(np.float32)
+    np.save(tmp_path / "a.npy", array)
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    packed = constant(rng.standard_normal((5, 6)))
+    for given, operator in [
+        (mapped, lm.operators.Dense(mapped)),
+        (packed, lm.operators.SymmetricDense.from_packed(packed, 3)),
+        (packed, lm.operators.RankOne(packed)),
+    ]:
+        assert np.shares_memory(held(operator), given)
+        np.testing.assert_array_equal(held(operator).ravel(), given.ravel())
+    device = jax.device_put(packed.astype(np.float32))
+    assert lm.operators.Dense(device).matrix is device
+    # What the caller can still write to is copied.
+    view = array[:]
+    view.flags.writeable = False
+    for given in (array, view):
+        operator = lm.operators.Dense(given)
+        assert not np.shares_memory(held(operator), array)
+
+
+TOO_MUCH = """
+import resource, sys, warnings
+import jax
+import jax.numpy as jnp
+import numpy as np
+import lemmax as lm
+from lemmax import estimators
+jax.block_until_ready(jnp.ones(3) + 1)
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 1_500_000_000,) * 2)
+# Read-only views of one number: they take nothing themselves.
+def zeros(*shape):
+    return np.broadcast_to(np.float64(1), shape)
+for name, call in {
+    "Dense": lambda: lm.operators.Dense(zeros(400_000, 10, 100)),
+    "SymmetricDense": lambda: lm.operators.SymmetricDense(zeros(600_000, 30, 30)),
+    "RankOne": lambda: lm.operators.RankOne(zeros(400_000, 1000)),
+    "RobustPCA": lambda: estimators.RobustPCA().fit(zeros(200_000, 100)),
+    "MatrixCompletion": lambda: estimators.MatrixCompletion().fit(zeros(100_000, 100)),
+    "CPDecomposition": lambda: estimators.CPDecomposition(2).fit(zeros(200, 200, 400)),
+    "NonnegativeRegression": lambda: estimators.NonnegativeRegression().fit(
+        zeros(400_000, 100), zeros(400_000)),
+}.items():
+    try:
+        call()
+    except MemoryError as error:
+        print(name, "|", error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced elsewhere")
+def test_under_a_limit_all_of_them_say_what_they_need():
+    done = subprocess.run([sys.executable, "-c", TOO_MUCH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(" | ") for line in done.stdout.splitlines())
+    assert len(said) == 7, done.stdout
+    for sentence in said.values():
+        assert re.search(r" needs [\d,]+ bytes \(\d+\.\d GiB\), but there is room for ", sentence)
 
 
 def test_programs_are_forgotten_before_there_are_too_many(monkeypatch):

@@ -26,6 +26,7 @@ from .recovery import RecoveryStatus as RecoveryStatus
 from .recovery import recover as recover
 from .regression import Regression as Regression
 from .regression import regress as regress
+from .saving import load as load
 from .solve import BatchSnapshot as BatchSnapshot
 from .solve import Comparison as Comparison
 from .solve import Result as Result

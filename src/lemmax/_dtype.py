@@ -18,10 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from ._memory import require_memory
 from ._tree import is_traced
 
 # XLA takes over foreign memory that begins at a multiple of this.
 _ALIGNMENT = 64
+_COPIED = (
+    "{rows} rows of it would fit. A read-only array is not copied: "
+    "numpy.load(file, mmap_mode='r') reads one from a file."
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,7 +62,13 @@ def to_device(array: Any) -> Array:
     """Put an array on the device as floating point, float64 kept whatever the x64 mode is.
 
     What comes from outside JAX (integers, lists, anything NumPy understands) becomes float64,
-    except float32, which stays. The caller's memory is copied, and the copy done on return.
+    except float32, which stays. The caller's memory is copied, and the copy done on return, unless
+    nobody can write to it: such an array is used as it is, also if it is a file's.
+
+    Raises
+    ------
+    MemoryError
+        In a sentence, if the copy does not fit.
     """
     if is_traced(array):
         return array
@@ -72,6 +83,10 @@ def to_device(array: Any) -> Array:
     if array.dtype.kind not in "fiubO":
         raise TypeError(f"An array of numbers is needed; got one of type {array.dtype}.")
     dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    if array.dtype == dtype and _is_constant(array):
+        with precision_context(array):
+            return jax.device_put(array)
+    require_memory(array.shape, np.dtype(dtype).itemsize, "The array", _COPIED)
     try:
         mine = aligned_empty(array.shape, dtype)
         np.copyto(mine, array, casting="unsafe")
@@ -79,6 +94,18 @@ def to_device(array: Any) -> Array:
         raise TypeError(f"An array of numbers is needed, and these are not: {error}.") from error
     with precision_context(mine):
         return jax.device_put(mine)
+
+
+def _is_constant(array: np.ndarray) -> bool:
+    """Whether memory can be taken over by XLA, and is read-only from the beginning."""
+    if not array.flags.c_contiguous or array.ctypes.data % _ALIGNMENT:
+        return False
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return True
 
 
 def _refuse_complex(dtype: Any) -> None:
@@ -93,8 +120,7 @@ def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
     if is_traced(tree):
         return
     bad = 0
-    for leaf in jax.tree.leaves(tree):
-        array = np.asarray(leaf)
+    for array in (part for leaf in jax.tree.leaves(tree) for part in _local_parts(leaf)):
         # A sum needs no memory; only if it is not finite are the entries looked at.
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.sum(array)
@@ -102,6 +128,13 @@ def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
             bad += int(array.size - np.count_nonzero(np.isfinite(array)))
     if bad:
         raise ValueError(f"{what} hold {bad} entries that are NaN or infinite.{cure}")
+
+
+def _local_parts(leaf: Any) -> list[np.ndarray]:
+    """What this process holds of an array, device by device, so that nothing is gathered."""
+    if not isinstance(leaf, jax.Array):
+        return [np.asarray(leaf)]
+    return [np.asarray(part.data) for part in leaf.addressable_shards if part.replica_id == 0]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

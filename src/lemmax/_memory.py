@@ -1,5 +1,6 @@
 """Refuse, before allocating, what cannot fit."""
 
+import itertools
 import math
 import os
 import pathlib
@@ -25,7 +26,13 @@ def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str =
     cure : str
         What to do instead. A ``{rows}`` in it is replaced by the number of rows that fit.
     """
-    needed = math.prod(shape) * itemsize
+    row = math.prod(shape[1:]) * itemsize
+    described = f"{what} of shape {shape}" if len(shape) > 1 else what
+    require_bytes(math.prod(shape) * itemsize, described, cure or _IN_A_POINT, row)
+
+
+def require_bytes(needed: int, what: str, cure: str, row: int = 1) -> None:
+    """The same of a number of bytes, of which a row takes so many."""
     if needed <= _SMALL:
         return
     available = available_bytes()
@@ -33,11 +40,9 @@ def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str =
         return
     room = max(0, available - _RESERVE)
     if needed > room:
-        rows = room // (math.prod(shape[1:]) * itemsize)
         raise MemoryError(
-            f"{what} of shape {shape} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but "
-            f"there is room for {room:,} ({room / 2**30:.1f} GiB) now. "
-            + (cure or _IN_A_POINT).replace("{rows}", f"{rows:,}")
+            f"{what} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but there is room for "
+            f"{room:,} ({room / 2**30:.1f} GiB) now. " + cure.replace("{rows}", f"{room // row:,}")
         )
 
 
@@ -52,7 +57,18 @@ def available_bytes(
     unused = _entry(proc / "meminfo", "MemAvailable:", unit=1024)
     if unused is None:
         return physical_bytes()
-    return min([unused, *_left_in_groups(proc / "self" / "cgroup", groups)])
+    limits = (_left_in_groups(proc / "self" / "cgroup", groups), _left_to_process(proc / "self"))
+    return min([unused, *itertools.chain(*limits)])
+
+
+def _left_to_process(process: pathlib.Path) -> Iterator[int]:
+    """What a limit on the address space (``ulimit -v``) leaves."""
+    import resource  # where there is /proc there is this
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    used = _entry(process / "status", "VmSize:", unit=1024)
+    if limit != resource.RLIM_INFINITY and used is not None:
+        yield max(0, limit - used)
 
 
 def _left_in_groups(membership: pathlib.Path, root: pathlib.Path) -> Iterator[int]:

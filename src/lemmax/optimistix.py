@@ -28,7 +28,7 @@ from .methods import AbstractMethod
 from .points import AbstractPoint
 from .problem import Composite
 from .solve import solve as solve_composite
-from .solve.api import is_numpy
+from .solve._plan import is_numpy
 from .status import Status
 
 try:

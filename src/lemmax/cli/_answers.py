@@ -7,7 +7,6 @@ import numpy as np
 
 from .. import page, plots
 from .._columns import Spelling
-from ._formats import TEXTS
 from ._outcome import Outcome, shortest
 from ._reading import TableFile
 
@@ -70,8 +69,7 @@ def write_replaced(outcome: Outcome, name: str, table: TableFile, replaced: Repl
             column[some.rows] = [spelling.write(value) for value in some.values]
             columns[place] = column
     rows = zip(*(_texts(column).tolist() for column in columns), strict=True)
-    copied = table.path.suffix.lower() in TEXTS
-    outcome.listing(name, whole.names, rows, whole.separator, copied)
+    outcome.listing(name, whole.names, rows, whole.separator)
     labels, names = table.row_labels(), table.column_labels()
     places = list(zip(replaced.rows.tolist(), replaced.columns.tolist(), strict=True))
     numbers = zip(*(each.tolist() for each in replaced[3:]), strict=True)

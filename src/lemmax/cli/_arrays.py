@@ -1,5 +1,7 @@
 """Arrays of numbers: NumPy's formats, and Matrix Market's."""
 
+import io as io_module
+import math
 import pathlib
 import zipfile
 import zlib
@@ -8,8 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import io, sparse
 
+from .._memory import require_memory
 from ._files import Refusal
 from ._formats import ARRAYS, SHEETS, kind_of, unreadable
+
+# NumPy reads no longer headers than this from files that are not trusted.
+_HEADER = 10_000
 
 
 def is_array(path: pathlib.Path) -> bool:
@@ -25,21 +31,20 @@ def read_array(
     refuse_member(path, kind, array)
     try:
         with open(path, "rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray) == (kind == ".npz"):
+            other = file.read(6) == b"\x93NUMPY" if kind == ".npz" else zipfile.is_zipfile(file)
+            if other:
                 raise Refusal(f"{path} is not in the format that its name says.")
-            values = (
-                _member(path, loaded, array, has_options) if kind == ".npz" else np.asarray(loaded)
-            )
+        values = _member(path, array, has_options) if kind == ".npz" else _stored(path)
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise Refusal(f"{path} is not a file of numbers in NumPy's format.") from error
     if values.dtype.kind not in "fiub":
         raise Refusal(f"{path} holds entries of type {values.dtype}; numbers are needed.")
     if values.size == 0:
         raise Refusal(f"{path} holds no entries.")
-    values = values.astype(np.float64)
+    _require_room(path, values.shape)
+    values = np.array(values, np.float64, order="C", copy=kind == ".npy" or None)
     infinite = np.argwhere(np.isinf(values))
     if len(infinite):
         raise Refusal(
@@ -52,8 +57,9 @@ def read_array(
 def read_stored_entries(path: pathlib.Path) -> Any:
     """A dense array as it is, or a sparse one, of which what is not stored is missing."""
     try:
+        _check_stored_entries(path)
         matrix: Any = io.mmread(str(path))
-    except (ValueError, OSError, StopIteration, IndexError) as error:
+    except (ValueError, OSError, StopIteration, IndexError, OverflowError) as error:
         raise Refusal(f"{path} is not a file in the Matrix Market format.") from error
     if matrix.dtype.kind == "c":
         raise Refusal(f"{path} holds complex numbers; real ones are needed.")
@@ -76,14 +82,66 @@ def _finite_entries(path: pathlib.Path, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _member(path: pathlib.Path, archive: Any, name: str | None, has_options: bool) -> np.ndarray:
-    names = list(archive.keys())
-    if name is None and len(names) != 1:
-        cure = "name one (--array)" if has_options else "save the one that is meant as npy"
-        raise Refusal(f"{path} holds several arrays, {', '.join(names)}; {cure}.")
-    if name is not None and name not in names:
-        raise Refusal(f"{path} holds no array {name!r}; it holds {', '.join(names)}.")
-    return archive[name or names[0]]
+def _stored(path: pathlib.Path) -> np.ndarray:
+    """The array of an npy file, still on the disk: what is too large is seen before it is read."""
+    with open(path, "rb") as file:
+        shape, dtype = _header(file)
+        if file.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
+            raise ValueError("The file is shorter than its header says.")
+    if dtype.hasobject or math.prod(shape) == 0:
+        return np.empty(0, dtype)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _member(path: pathlib.Path, name: str | None, has_options: bool) -> np.ndarray:
+    """An array of an npz file, if its header and the archive agree about its size."""
+    with zipfile.ZipFile(path) as archive:
+        names = [each.removesuffix(".npy") for each in archive.namelist()]
+        if not names:
+            raise Refusal(f"{path} holds no entries.")
+        if name is None and len(names) != 1:
+            cure = "name one (--array)" if has_options else "save the one that is meant as npy"
+            raise Refusal(f"{path} holds several arrays, {', '.join(names)}; {cure}.")
+        if name is not None and name not in names:
+            raise Refusal(f"{path} holds no array {name!r}; it holds {', '.join(names)}.")
+        place = archive.infolist()[0 if name is None else names.index(name)]
+        with archive.open(place) as file:
+            shape, dtype = _header(file)
+            if file.tell() + math.prod(shape) * dtype.itemsize != place.file_size:
+                raise ValueError("The archive has another size than the array's header.")
+        _require_room(path, shape, dtype.itemsize)
+        with archive.open(place) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array in NumPy's format; the header itself may not be large either."""
+    version = np.lib.format.read_magic(file)
+    length = 2 if version[0] == 1 else 4
+    if int.from_bytes(file.read(length), "little") > _HEADER:
+        raise ValueError("No array has a header of this size.")
+    file.seek(-length, io_module.SEEK_CUR)
+    numpy_format = np.lib.format
+    one, two = numpy_format.read_array_header_1_0, numpy_format.read_array_header_2_0
+    shape, _, dtype = (one if length == 2 else two)(file)
+    if any(size < 0 for size in shape):
+        raise ValueError("A size is negative.")
+    return shape, dtype
+
+
+def _require_room(path: pathlib.Path, shape: tuple[int, ...], itemsize: int = 8) -> None:
+    """Refuse an array that does not fit into memory."""
+    require_memory(shape, itemsize, f"The array in {path}", "{rows} rows of it would fit.")
+
+
+def _check_stored_entries(path: pathlib.Path) -> None:
+    """Refuse a Matrix Market file that says it holds more than it does, or more than fits."""
+    rows, columns, entries, kind, *_ = io.mminfo(str(path))
+    # An entry is a digit and a line end at least; a place is two more numbers.
+    listed = kind == "coordinate"
+    if entries * (4 if listed else 2) > path.stat().st_size + 2:
+        raise ValueError("The file is shorter than its header says.")
+    _require_room(path, (entries, 3) if listed else (rows, columns))
 
 
 def refuse_member(path: pathlib.Path, kind: str, array: str | None) -> None:

@@ -4,12 +4,14 @@ import csv
 import pathlib
 import re
 import warnings
+import zipfile
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._columns import MISSING, as_numbers, texts_of
+from .._memory import require_memory
 from ._files import Refusal
 from ._formats import TEXTS, unreadable
 
@@ -20,6 +22,9 @@ _LOOKED_AT = 20
 _LISTED = 5
 _QUOTED = re.compile(r'"[^"]*"')
 _BLANKS = r"\s+"
+_SPLIT = "Split the file, or leave columns out."
+# In Python a text takes 50 bytes and its letters; its place in an array and the number, 8 each.
+_BYTES_OF_A_CELL = 66
 _NOT_UTF_8 = "{} is not a text in UTF-8 (in Excel, save it as CSV UTF-8)."
 
 
@@ -170,6 +175,10 @@ def _sheet(path: pathlib.Path, sheet: str | None) -> tuple[list[np.ndarray], str
     import pandas as pd
 
     try:
+        # A sheet is a compressed text; the cells take more than that, never less.
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        require_memory((unpacked,), 1, f"What {path} holds", _SPLIT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles that do not matter here
             with pd.ExcelFile(path, engine="openpyxl") as book:
@@ -183,7 +192,7 @@ def _sheet(path: pathlib.Path, sheet: str | None) -> tuple[list[np.ndarray], str
         raise Refusal("Excel files need the package openpyxl: pip install openpyxl.") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    except Refusal:
+    except (Refusal, MemoryError):
         raise
     except Exception as error:
         raise Refusal(f"{path} cannot be read as an Excel file.") from error
@@ -197,11 +206,14 @@ def _parquet(path: pathlib.Path) -> Cells:
     import pandas as pd
 
     try:
+        _require_room_for_parquet(path)
         frame = pd.read_parquet(path)
     except ImportError as error:
         raise Refusal("Parquet files need the package pyarrow: pip install pyarrow.") from error
     except OSError as error:
         raise unreadable(path, error) from error
+    except MemoryError:
+        raise
     except Exception as error:
         raise Refusal(f"{path} cannot be read as a parquet file.") from error
     if not len(frame):
@@ -209,6 +221,15 @@ def _parquet(path: pathlib.Path) -> Cells:
     if frame.index.name is not None:  # a column, for who has written the file
         frame = frame.reset_index()
     return Cells(list(map(str, frame.columns)), _as_texts(frame), None)
+
+
+def _require_room_for_parquet(path: pathlib.Path) -> None:
+    """Refuse a file whose cells do not fit, by what its metadata say."""
+    from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+
+    facts = parquet.read_metadata(path)
+    shape = facts.num_rows, facts.num_columns
+    require_memory(shape, _BYTES_OF_A_CELL, f"The table in {path}", _SPLIT)
 
 
 def _as_texts(frame: Any) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import typer
 from rich.console import Console
@@ -33,17 +33,31 @@ def check_writable(folder: pathlib.Path) -> None:
 
     It is tried: permissions alone say nothing about full or read-only disks. Nothing is left of it.
     """
+    with made_folder(folder, keep=False):
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"tried")
+        except OSError as error:
+            raise Refusal(f"Cannot write to {folder}: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def made_folder(folder: pathlib.Path, keep: bool = True) -> Iterator[None]:
+    """A folder to write to; new ones are removed again if that fails, or if they are not kept."""
     absent = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    kept = False
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"tried")
-    except (FileExistsError, NotADirectoryError) as error:
-        raise Refusal(f"Cannot write to {folder}: a file is where a folder should be.") from error
-    except OSError as error:
-        raise Refusal(f"Cannot write to {folder}: {error.strerror}.") from error
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            sentence = f"Cannot write to {folder}: a file is where a folder should be."
+            raise Refusal(sentence) from error
+        except OSError as error:
+            raise Refusal(f"Cannot write to {folder}: {error.strerror}.") from error
+        yield
+        kept = keep
     finally:
-        for place in absent:
+        for place in () if kept else absent:
             with contextlib.suppress(OSError):
                 place.rmdir()
 

@@ -20,9 +20,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import page
 from .._columns import as_numbers
-from .._files import save_text
+from .._files import Write, save_all, text_writer
 from ..recovery import Recovery
-from ._files import Refusal, check_writable, remove_leftovers, save, written_before
+from ._files import Refusal, check_writable, made_folder, remove_leftovers, written_before
 from ._interrupts import fit_until_interrupted, giving_up_at_second
 
 INTERRUPTED = 130
@@ -171,17 +171,12 @@ class Outcome:
         header: Sequence[str] | None,
         rows: Iterable[Sequence[Any]],
         separator: str = ",",
-        copied: bool = False,
     ) -> None:
-        """Rows of anything, as a csv file.
-
-        Text that a spreadsheet would run is marked as text, unless the rows are ``copied`` from a
-        file of that kind.
-        """
+        """Rows of anything, as a csv file; text that a spreadsheet would run is marked as text."""
         text = io.StringIO()
         writer = csv.writer(text, delimiter=separator, lineterminator="\n")
         lines = rows if header is None else itertools.chain([header], rows)
-        writer.writerows(lines if copied else (map(harmless, line) for line in lines))
+        writer.writerows(map(harmless, line) for line in lines)
         self.texts[name] = text.getvalue()
 
     def array(self, name: str, values: np.ndarray) -> None:
@@ -261,22 +256,21 @@ class Outcome:
         self.blocks.append(page.section(title, drawn, *below, name=name))
 
     def write(self) -> None:
-        """Write all files, each entirely or not at all."""
+        """Write all files, or none: where the disk is full, what was there stays as it was."""
         self._stage("writing")
         self.texts["report.html"] = page.page(self.title, *self.blocks)
         names = self._names()
         self.texts[self.summary] = json.dumps({**self._summary, "files": names}, indent=1) + "\n"
         before = written_before(self.folder)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Refusal(f"Cannot write to {self.folder}: {error.strerror}.") from error
-        for name, values in self.arrays.items():
-            save(self.folder / name, lambda partial, v=values: _save_array(partial, v))
+        files: dict[str, Write] = {
+            name: lambda partial, v=values: _save_array(partial, v)
+            for name, values in self.arrays.items()
+        }
         for name, figure in self.pictures.items():
-            save(self.folder / name, lambda partial, f=figure: _save_picture(partial, f))
-        for name, text in self.texts.items():
-            save_text(self.folder / name, text)
+            files[name] = lambda partial, f=figure: _save_picture(partial, f)
+        files |= {name: text_writer(text) for name, text in self.texts.items()}
+        with made_folder(self.folder):
+            save_all({self.folder / name: write for name, write in files.items()})
         removed = remove_leftovers(self.folder, before - set(names), self.sources)
         if removed:
             self.say(f"Removed from {self.folder}, of an earlier run: {', '.join(removed)}")

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from .._columns import Spelling, as_numbers, entry_columns, listed_cells
+from .._memory import require_memory
 from ._arrays import read_array, read_stored_entries, refuse_member
 from ._cells import Cells, UnclearHeader, place_in_file, read_cells
 from ._files import Refusal
@@ -149,6 +150,8 @@ def as_dense(table: TableFile) -> TableFile:
     values: np.ndarray = table.values
     if sparse.issparse(table.values):
         entries = table.values.tocoo()
+        cure = "As a list of entries it is for lemmax complete."
+        require_memory(entries.shape, 8, f"The table in {table.path}", cure)
         values = np.full(entries.shape, np.nan)
         values[entries.coords] = entries.data
     chosen = _Choice(table.path, None, values.shape[1], None, None, None)

@@ -14,7 +14,6 @@ from ..fit import Fit, Prediction
 from ..fit import fit as fit_model
 from ..losses import SquaredL2
 from ._files import Refusal
-from ._formats import TEXTS
 from ._model import Asked, ask
 from ._options import Header, Labels, MaxSeconds, Member, Out
 from ._outcome import Outcome, listed, refusing, shortest
@@ -237,9 +236,7 @@ def _write_fitted(
         if not np.isnan(fitted.residual[k]):
             new[-1][row] = "yes" if wrong[k] else "no"
     as_text = ([_cell(cell) for cell in row] for row in zip(*columns, *new, strict=True))
-    outcome.listing(
-        "fitted.csv", names, as_text, whole.separator, table.path.suffix.lower() in TEXTS
-    )
+    outcome.listing("fitted.csv", names, as_text, whole.separator)
 
 
 def _cell(cell: Any) -> str:

@@ -31,7 +31,10 @@ class FactorEstimator(RecoveringEstimator):
     n_components: Any
     max_components: Any
     max_seconds: Any
-    n_features_in_: int
+    n_components_: int
+    noise_variance_: np.ndarray
+    # Sparse, or a data frame.
+    outliers_: Any
     report_: TableReport
     factor_model_: dict[str, Any]
     # What who has text among the numbers is told to do.
@@ -116,6 +119,12 @@ class FactorEstimator(RecoveringEstimator):
             return list(names)
         columns = getattr(X, "columns", ())
         return list(columns) if len(columns) == self.n_features_in_ else None
+
+    def _check_loaded(self) -> None:
+        if hasattr(self, "factor_model_"):
+            model = self._model()
+            if np.shape(model.location) != np.shape(self.noise_variance_):
+                raise ValueError("The model has another number of columns.")
 
     def _model(self) -> FactorModel:
         check_is_fitted(self)

@@ -1,19 +1,19 @@
-"""Fitted estimators as files: arrays in the safetensors format, the rest as JSON in its header."""
+"""Fitted estimators as files."""
 
 import importlib
-import json
 import pathlib
+import typing
 from typing import Any
 
-import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._files import save as save_file
+from .._plain import Kinds, Misfit, check_types
+from .._storage import Unreadable, check_folder, contents, read, write
+from ..recovery import RecoveryStatus
 from ._frames import library_of
 from ._report import TableReport
 
-_FORMAT = "lemmax estimator 1"
+_KINDS = Kinds(TableReport, RecoveryStatus)
 # What is not kept: the details of a search hold more than the model.
 _LEFT_OUT = ("recovery_",)
 
@@ -31,32 +31,15 @@ class Saved:
         path : str or Path
             By custom with the suffix ``.safetensors``.
         """
-        from safetensors.numpy import save_file as write
-
-        path = pathlib.Path(path)
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")
+        check_folder(pathlib.Path(path))
         check_is_fitted(self)
-        arrays: dict[str, np.ndarray] = {}
         fitted = {
-            name: _described(value, name, arrays)
+            name: value
             for name, value in vars(self).items()
-            if name.endswith("_")
-            and not name.startswith("_")
-            and name not in _LEFT_OUT
-            and library_of(value) is None
+            if name in declared(type(self)) and name not in _LEFT_OUT and library_of(value) is None
         }
-        params = {
-            name: _described(value, f"params.{name}", arrays)
-            for name, value in self.get_params(deep=False).items()  # pyright: ignore
-        }
-        header = {
-            "format": _FORMAT,
-            "class": type(self).__name__,
-            "params": json.dumps(params),
-            "fitted": json.dumps(fitted),
-        }
-        save_file(path, lambda partial: write(arrays, partial, metadata=header))
+        state = {"params": self.get_params(deep=False), "fitted": fitted}  # pyright: ignore
+        write(path, type(self).__name__, state, _KINDS)
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Any:
@@ -66,75 +49,46 @@ class Saved:
         ----------
         path : str or Path
             What `save` has written.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or holds something else.
         """
-        from safetensors import SafetensorError, safe_open
-
-        if pathlib.Path(path).is_dir():
-            raise ValueError(f"{path} is a folder; name the file.")
+        name = contents(path)
+        kind = getattr(importlib.import_module("lemmax.estimators"), name, None)
+        known = isinstance(kind, type) and issubclass(kind, cls)
+        # Of another kind it is read all the same: of a damaged file another sentence is true.
+        state = read(path, name if known else cls.__name__, _KINDS)
         try:
-            with safe_open(str(path), framework="numpy") as file:
-                header = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise ValueError(f"{path} is not a file that lemmax has written.") from error
-        if header.get("format") != _FORMAT or "class" not in header:
-            raise ValueError(f"{path} does not hold an estimator of this version of lemmax.")
-        kind = getattr(importlib.import_module("lemmax.estimators"), header["class"], None)
-        if not (isinstance(kind, type) and issubclass(kind, cls)):
-            raise ValueError(f"{path} holds a {header['class']}, not a {cls.__name__}.")
-        params = {k: _read(v, arrays) for k, v in json.loads(header["params"]).items()}
-        loaded = kind(**params)
-        for name, value in json.loads(header["fitted"]).items():
-            setattr(loaded, name, _read(value, arrays))
-        return loaded
+            return _made(kind, state)
+        except Misfit as misfit:
+            raise Unreadable(f"{path} does not hold what a {name} is made of: {misfit}.") from None
+
+    def _check_loaded(self) -> None:
+        """Raise anything if the attributes that were read do not belong together."""
 
 
-def _described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A value as JSON, its arrays put aside under their names."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-        return {"names": [str(entry) for entry in value]}
-    if isinstance(value, TableReport):
-        return {"report": value.as_dict()}
-    if isinstance(value, np.ndarray):
-        arrays[name] = np.array(value, order="C")
-        return {"array": name}
-    if sparse.issparse(value):
-        coo = value.tocoo()
-        arrays[f"{name}.values"] = np.ascontiguousarray(coo.data)
-        places = [f"{name}.{k}" for k in range(len(coo.shape))]
-        for place, index in zip(places, coo.coords, strict=True):
-            arrays[place] = np.ascontiguousarray(index)
-        return {"sparse": places, "values": f"{name}.values", "shape": list(coo.shape)}
-    if isinstance(value, (list, tuple)):
-        parts = [_described(part, f"{name}.{k}", arrays) for k, part in enumerate(value)]
-        return {"list": parts} if isinstance(value, list) else {"tuple": parts}
-    if isinstance(value, dict):
-        pairs = [[key, _described(part, f"{name}.{key}", arrays)] for key, part in value.items()]
-        return {"dict": pairs}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return {"value": value}
-    raise TypeError(f"{name} cannot be saved: it is a {type(value).__name__}.")
+def declared(kind: type) -> dict[str, Any]:
+    """The fitted attributes of a class, by its annotations, with their types."""
+    hints = typing.get_type_hints(kind)
+    return {name: hint for name, hint in hints.items() if name.endswith("_") and name[0] != "_"}
 
 
-def _read(described: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    kind = next(iter(described))
-    what = described[kind]
-    if kind == "array":
-        return arrays[what]
-    if kind == "names":
-        return np.array(what, dtype=object)
-    if kind == "report":
-        return TableReport.from_dict(what)
-    if kind == "sparse":
-        coords = tuple(arrays[place] for place in what)
-        shape = tuple(described["shape"])
-        array = sparse.coo_array((arrays[described["values"]], coords), shape=shape)
-        return array.tocsr() if len(shape) == 2 else array
-    if kind in ("list", "tuple"):
-        parts = [_read(part, arrays) for part in what]
-        return parts if kind == "list" else tuple(parts)
-    if kind == "dict":
-        return {key: _read(part, arrays) for key, part in what}
-    return what
+def _made(kind: Any, state: Any) -> Any:
+    """An estimator from what a file holds, all of it checked before any is set."""
+    check_types({"state": state}, {"state": dict[str, dict[str, Any]]}, kind.__name__)
+    if set(state) != {"params", "fitted"}:
+        raise Misfit("there are other parts than parameters and attributes")
+    params, fitted = state["params"], state["fitted"]
+    check_types(params, dict.fromkeys(kind._get_param_names(), Any), kind.__name__)
+    attributes = declared(kind)
+    check_types(fitted, {k: v for k, v in attributes.items() if k not in _LEFT_OUT}, kind.__name__)
+    loaded = kind(**params)
+    for name, value in fitted.items():
+        setattr(loaded, name, value)
+    try:
+        loaded._check_loaded()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Misfit("its attributes do not belong together") from error
+    return loaded

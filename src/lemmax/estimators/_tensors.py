@@ -13,6 +13,7 @@ from ..losses import SquaredL2
 from ..maps import CP
 from ..recovery import Recovery, RecoveryStatus
 from ._base import Observed
+from ._report import TableReport
 
 # Below this share of the variance of entries kept aside, the search for exact terms is tried, too,
 # if the tensor has no more entries than this.
@@ -116,6 +117,12 @@ class Exchange:
     weights_: np.ndarray
     factors_: list[np.ndarray]
     rank_: int
+    outliers_: Any
+    cleaned_: np.ndarray
+    standard_error_: np.ndarray
+    interval_widths_: np.ndarray
+    stability_: np.ndarray
+    report_: TableReport
 
     def to_tensorly(self) -> Any:
         """The same as a ``CPTensor`` of tensorly."""

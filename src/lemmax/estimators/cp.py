@@ -21,6 +21,7 @@ from ._base import (
     checked_weights,
     factors_of,
     refuse_complex,
+    require_room,
     shape_of,
     sparse_at,
 )
@@ -44,8 +45,8 @@ _DEFAULT_RANK = 5
 _LITTLE = 0.01
 # The length of the progress bar; nobody knows how many sweeps it will take.
 _BAR = 160
-
-
+# Memory that a fit takes, in tensors of its size.
+_MULTIPLE = 25
 # Of so few entries too few can be kept aside to tell the number of terms.
 _TINY = 125
 # Intervals are never narrower than rounding errors, relative to the largest entry.
@@ -155,6 +156,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         weights : array-like of the shape of X, optional
             How much each entry counts; those of weight 0 are missing.
         """
+        require_room("CPDecomposition", shape_of(X), _MULTIPLE)
         X = self._validated(X, reset=True)
         check_positive(n_init=self.n_init)
         weights = checked_weights(weights, X.shape)

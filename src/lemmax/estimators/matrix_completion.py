@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive, warn_user
 from ..factor import FactorFit, fit_entries
-from ._base import sparse_at
+from ._base import require_room, sparse_at
 from ._entries import (
     CURE,
     Entries,
@@ -24,6 +24,8 @@ from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
+# Memory that a fit takes, in lists of entries.
+_MULTIPLE = 9
 
 
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
@@ -106,6 +108,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
 
     _cure_of_text = CURE
 
+    row_factors_: np.ndarray
+    column_factors_: np.ndarray
+    row_effects_: np.ndarray
+    column_effects_: np.ndarray
+    row_ids_: np.ndarray
+    column_ids_: np.ndarray
+    offset_: float
+    range_: tuple[float, float]
+    entry_columns_: Any
+
     def __init__(
         self,
         n_components: Any = None,
@@ -161,6 +173,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
         options = self._options()
         entries = entries_of(self, X, y, weights)
+        # Of each entry: row, column, value.
+        require_room("MatrixCompletion", entries.shape, _MULTIPLE, 3 * len(entries.values))
         effects = entries.listed if self.effects == "auto" else bool(self.effects)
         self._forget()
         with self._limits() as limits:

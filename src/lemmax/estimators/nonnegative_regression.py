@@ -7,8 +7,11 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..regression import regress
-from ._base import loss_called, refuse_complex
+from ._base import loss_called, refuse_complex, require_room, shape_of
 from ._saving import Saved
+
+# Memory that a fit takes, in matrices of its size.
+_MULTIPLE = 5
 
 
 class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimator):
@@ -38,6 +41,11 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
     array([0.5, 0. ])
     """
 
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    coef_: np.ndarray
+    settled_: bool | np.ndarray
+
     def __init__(self, loss: Any = "squared"):
         self.loss = loss
 
@@ -51,6 +59,7 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
         sample_weight : array-like of shape (n_samples,), optional
         """
         refuse_complex(X, y)
+        require_room("NonnegativeRegression", shape_of(X), _MULTIPLE)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         targets = np.asarray(y, np.float64).T
         weights = None
@@ -59,8 +68,9 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
             weights = np.broadcast_to(weights, targets.shape)
         loss = loss_called(self.loss, weights)
         found = regress(X, targets, loss, nonnegative=True)
-        self.coef_ = found.coefficients
-        self.settled_ = found.settled if found.settled.ndim else bool(found.settled)
+        self.coef_ = np.asarray(found.coefficients)
+        settled = np.asarray(found.settled)
+        self.settled_ = settled if settled.ndim else bool(settled)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..factor import FactorFit, FactorModel, fit_table
-from ._base import checked_weights, sparse_at
+from ._base import checked_weights, require_room, shape_of, sparse_at
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, library_of, new_frame
 from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
@@ -16,6 +16,8 @@ from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
+# Memory that a fit takes, in tables of its size.
+_MULTIPLE = 20
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimator):
@@ -98,6 +100,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     ('EXACT', 2, True)
     """
 
+    mean_: np.ndarray
+    components_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+    scores_: np.ndarray
+    # Data frames, if that was fitted.
+    reconstruction_: Any
+    cleaned_: Any
+    standard_error_: Any
+
     def __init__(
         self,
         n_components: Any = None,
@@ -137,6 +149,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         weights : array-like of the shape of X, optional
             The same for each cell.
         """
+        require_room("RobustPCA", shape_of(X), _MULTIPLE)
         X, frame = self._validated(X, reset=True, ensure_min_samples=2)
         weights = _cell_weights(X.shape, sample_weight, weights)
         if weights is not None:

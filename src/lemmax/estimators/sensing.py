@@ -17,6 +17,8 @@ from ._base import RecoveringEstimator, checked_rank, factors_of, refuse_complex
 class _Measured(RegressorMixin, RecoveringEstimator):
     """What the three have in common: rows that measure, and what they measured."""
 
+    outliers_: np.ndarray
+
     def __sklearn_tags__(self):
         """They explain products, not sums; and no row may have holes."""
         tags = super().__sklearn_tags__()
@@ -81,6 +83,9 @@ class MatrixSensing(_Measured):
     (1, True, 12)
     """
 
+    matrix_: np.ndarray
+    rank_: int
+
     def __init__(
         self,
         rank: Any = 2,
@@ -116,7 +121,7 @@ class MatrixSensing(_Measured):
         map = PSD(rows, rank) if self.psd else LowRank((rows, columns), rank)
         found = self._recover(y, map, Dense(X.reshape(len(X), rows, columns)))
         self.matrix_ = np.asarray(found.point.dense(), np.float64)
-        self.rank_ = found.rank
+        self.rank_ = int(found.rank or 0)
         self._take_outliers()
         self._warn()
         return self
@@ -185,6 +190,8 @@ class PhaseRetrieval(_Measured):
     >>> PhaseRetrieval().fit(X, (X @ signal) ** 2).coef_.round(6)
     array([ 1.,  5., -2.])
     """
+
+    coef_: np.ndarray
 
     def __init__(self, *, loss: Any = "robust", random_state: Any = 0, verbose: Any = False):
         self.loss = loss
@@ -255,6 +262,9 @@ class BlindDeconvolution(_Measured):
     >>> bool(np.allclose(np.outer(model.left_, model.right_), np.outer(left, right)))
     True
     """
+
+    left_: np.ndarray
+    right_: np.ndarray
 
     def __init__(
         self,

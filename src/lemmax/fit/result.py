@@ -1,6 +1,7 @@
 """What `lemmax.fit` hands over: parameters with their errors, and what is known about them."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,8 +13,11 @@ from scipy.special import stdtrit
 
 from .._checks import check_real
 from .._dtype import x64_context
+from .._plain import Kinds
+from .._storage import write
 from ._data import Task, arguments
-from ._program import compiled
+from ._program import Layout, compiled
+from ._steps import Box
 from .status import FitStatus
 
 # So many parameters are listed in a summary.
@@ -277,6 +281,27 @@ class Fit:
         )
         return "\n".join(lines)
 
+    def save(self, path: str | pathlib.Path) -> None:
+        """Write it to a file, without pickle; `lemmax.load` reads it.
+
+        The model is a function and not saved: `lemmax.load` takes it again.
+
+        Parameters
+        ----------
+        path : str or Path
+            By custom with the suffix ``.safetensors``.
+        """
+        if self.information is not None:
+            raise TypeError(
+                "A fit of so many parameters cannot be saved: what tells the errors of "
+                "combinations of them is made of functions. Save x and standard_errors."
+            )
+        # Structures of pytrees come again from the parameters and the residual.
+        task = self.task._replace(
+            model=None, layout=self.task.layout._replace(structure=None), outputs=None
+        )
+        write(path, "Fit", dataclasses.replace(self, task=task), KINDS)
+
     def __str__(self) -> str:
         return self.summary()
 
@@ -297,6 +322,27 @@ class TracedFit(Fit):
 
     def __repr__(self) -> str:
         return "<Fit, differentiated>"
+
+
+KINDS = Kinds(Fit, Task, Layout, Box, FitStatus)
+"""What the file of a fit may hold."""
+
+
+def restored(fitted: Fit, model: Callable | None) -> Fit:
+    """A fit from a file, with its model if that is given again."""
+    task, leaves = fitted.task, jax.tree.leaves(fitted.residual)
+    kinds = tuple((leaf.shape, np.iscomplexobj(leaf)) for leaf in leaves)
+    layout = task.layout._replace(structure=jax.tree.structure(fitted.x))
+    task = task._replace(
+        model=_forgotten if model is None else model,
+        layout=layout,
+        outputs=(jax.tree.structure(fitted.residual), kinds),
+    )
+    return dataclasses.replace(fitted, task=task)
+
+
+def _forgotten(*_: Any) -> Any:
+    raise ValueError("The model is a function, which is not saved: lm.load(path, model=...).")
 
 
 def _variances(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:

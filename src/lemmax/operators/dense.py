@@ -24,7 +24,8 @@ class Dense(AbstractOperator):
     ----------
     array : array of shape (m, ...)
         The measurement vectors, matrices or tensors, stacked along the first axis. It is read
-        exactly twice per iteration, and never copied.
+        exactly twice per iteration. JAX arrays, and NumPy arrays that are read-only (such as
+        ``np.load(file, mmap_mode="r")``), are used as they are; others are copied once.
 
     See Also
     --------

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from .._checks import as_whole, check_positive
 from .._dtype import aligned_empty, keeps_float64, precision_context, require_finite, to_device
+from .._memory import require_memory
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import AbstractPoint
 from ._base import AbstractOperator
@@ -208,6 +209,8 @@ def _pack(array: Any, dim: int, order: int) -> Any:
         return symmetrise(to_device(array))
     rows_at_a_time = max(1, _PACK_BYTES // (dim**order * array.itemsize))
     chunks = range(0, len(array), rows_at_a_time)
+    shape, itemsize = (len(array), len(indices)), np.dtype(_float_type(array)).itemsize
+    require_memory(shape, itemsize, "The packed array", "{rows} measurements would fit.")
     packed = aligned_empty((len(array), len(indices)), _float_type(array))
     for start in chunks:
         stop = start + rows_at_a_time

@@ -2,13 +2,17 @@
 
 import dataclasses
 import enum
+import pathlib
 from typing import Any
 
 import numpy as np
 
+from .. import maps
+from .._plain import Describing, Kinds
+from .._storage import write
 from .._typing import Parameters
 from ..maps import AbstractMap
-from ..points import AbstractPoint
+from ..points import AbstractPoint, DensePoint, KruskalPoint
 from ._objections import Naming, Objection
 
 
@@ -75,8 +79,9 @@ class Recovery:
     """The point; ``point.dense()`` is the matrix or tensor itself."""
     x: Parameters
     """Its parameters, of the rank that was found."""
-    map: AbstractMap
-    """The map that makes the point of the parameters, of the rank that was found."""
+    map: AbstractMap | None
+    """The map that makes the point of the parameters, of the rank that was found; None of a file,
+    if it was a function of the user's."""
     status: RecoveryStatus
     rank: int | None
     """Number of terms; None for a map without them."""
@@ -196,6 +201,19 @@ class Recovery:
         ]
         return "\n".join(lines)
 
+    def save(self, path: str | pathlib.Path) -> None:
+        """Write it to a file, without pickle; `lemmax.load` reads it.
+
+        A function of one's own is not saved: its map is None then, unless `load` is given it.
+
+        Parameters
+        ----------
+        path : str or Path
+            By custom with the suffix ``.safetensors``.
+        """
+        kept = dataclasses.replace(self, map=self.map if _is_plain(self.map) else None)
+        write(path, "Recovery", kept, KINDS)
+
     def __str__(self) -> str:
         return self.summary()
 
@@ -205,3 +223,31 @@ class Recovery:
 
 def _times(gap: float, sentence: str) -> str:
     return "" if np.isnan(gap) else f": {sentence.format(f'{gap:.3g}')}"
+
+
+def _is_plain(map: AbstractMap | None) -> bool:
+    """Whether a map is made of numbers alone."""
+    try:
+        Describing(KINDS, {}).node(map, "map")
+    except TypeError:
+        return False
+    return True
+
+
+_MAPS = (maps.PSD, maps.LowRank, maps.CP, maps.SymmetricCP, maps.Square, maps.Composed)
+_PARTS = (maps.Squares, maps.WithFixed, maps.DirectSolver, maps.ConjugateGradients)
+KINDS = Kinds(
+    Recovery,
+    RecoveryStatus,
+    DensePoint,
+    KruskalPoint,
+    *_MAPS,
+    *_PARTS,
+    special={
+        Objection: (
+            lambda said: [said.sentence, [list(map(int, some)) for some in said.lines]],
+            lambda parts: Objection(parts[0], tuple(parts[1])),
+        )
+    },
+)
+"""What the file of a recovery may hold."""

@@ -1,5 +1,6 @@
 """`solve` and `iterate`: the loop as a user calls it."""
 
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -8,19 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
-from .._checks import as_whole, check_kind, check_positive, check_real, check_whole, describe
-from .._dtype import (
-    as_hyperparameters,
-    cast_floats,
-    common_dtype,
-    needs_local_x64,
-    precision_context,
-    require_finite,
-    to_device,
-    to_numpy,
-)
+from .._checks import as_whole, check_kind
+from .._dtype import needs_local_x64, precision_context, to_numpy
 from .._tree import is_traced
 from .._typing import Parameters
 from ..gradients import AbstractGradient, Implicit
@@ -29,6 +21,16 @@ from ..problem import Composite
 from ..status import SolveError, Status
 from ._compiled import advance_compiled, start_compiled, visit_compiled
 from ._implicit import differentiable, opened
+from ._plan import (
+    among_others,
+    as_limit,
+    check_arguments,
+    is_numpy,
+    make_plan,
+    make_result,
+    require_compiled,
+)
+from .checkpoint import Checkpoint
 from .loop import Carry, Metrics, Plan, advance, start
 from .progress import no_progress_bar, progress_bar
 from .result import Result
@@ -72,6 +74,7 @@ def solve(
     stopping: Stopping | None = None,
     throw: bool = False,
     gradient: AbstractGradient | None = None,
+    checkpoint: str | pathlib.Path | None = None,
 ) -> Result:
     """Minimise a composite objective from a starting point.
 
@@ -107,6 +110,10 @@ def solve(
     gradient : lemmax.gradients.AbstractGradient, optional
         What `jax.grad`, `jax.jacrev` and `jax.jvp` find: the derivative of the solution
         (`lemmax.gradients.Implicit`, if not given), or none (`lemmax.gradients.NoGradient`).
+    checkpoint : str or Path, optional
+        A folder in which the run is kept every ``every`` steps. The same call goes on from there
+        after the process was killed, and ends as it would have without that, to the last bit; a
+        checkpoint of another problem or method is refused.
 
     Returns
     -------
@@ -134,10 +141,10 @@ def solve(
         check_kind("gradient", gradient, AbstractGradient, "one of lm.gradients")
     problem = opened(problem, x0)
     if is_traced((problem, method, x0, metrics, tol, stopping)):
-        if callback is not None or progress or throw:
+        if callback is not None or progress or throw or checkpoint is not None:
             raise ValueError(
-                "Inside jit or vmap there is no callback, progress bar or exception: call solve "
-                "outside of it for those."
+                "Inside jit or vmap there is no callback, progress bar, exception or checkpoint: "
+                "call solve outside of it for those."
             )
         if needs_local_x64(problem, x0):
             raise ValueError(
@@ -149,7 +156,7 @@ def solve(
         return _traced(plan, x0, max_steps, Implicit() if gradient is None else gradient)
 
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
-    with precision_context(problem, x0):
+    with precision_context(problem, x0), among_others():
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
         bar = progress_bar(type(problem.map).__name__, max_steps) if progress else no_progress_bar()
         with bar as report:
@@ -157,11 +164,19 @@ def solve(
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
             carry = advance_compiled(plan, start_compiled(plan, x0, rows), as_limit(0))
-            compiled = time.perf_counter()
-            stops = callback is not None or progress
-            watch = None if callback is None else _watcher(callback, gives_numpy)
-            carry = _run(plan, carry, max_steps, watch, every if stops else None, report)
-            seconds = time.perf_counter() - compiled
+            kept = None if checkpoint is None else Checkpoint(checkpoint, plan, x0)
+            compiled, before = time.perf_counter(), 0.0
+            if kept is not None:
+                carry, before = kept.resumed(carry, max_steps)
+            looks = _Looks(
+                watch=None if callback is None else _watcher(callback, gives_numpy),
+                report=report,
+                kept=kept,
+                began=compiled - before,
+            )
+            stops = callback is not None or progress or kept is not None
+            carry = _run(plan, carry, max_steps, looks, every if stops else None)
+            seconds = before + time.perf_counter() - compiled
         result = make_result(plan, carry, seconds, compiled - began)
         trace = cut_trace(result.trace, int(result.steps) + 1)
         result = eqx.tree_at(lambda r: r.trace, result, trace)
@@ -275,42 +290,44 @@ def _watcher(callback: Callable[[Snapshot], Any], gives_numpy: bool) -> Callable
     return watch
 
 
-def _run(
-    plan: Plan,
-    carry: Carry,
-    max_steps: int,
-    watch: Callable[[Carry], bool] | None,
-    every: int | None,
-    report: Callable[[int, float], None],
-) -> Carry:
+class _Looks(NamedTuple):
+    """Who looks at a run between chunks of steps."""
+
+    watch: Callable[[Carry], bool] | None
+    report: Callable[[int, float], None]
+    kept: Checkpoint | None
+    began: float
+
+    def stop(self, carry: Carry) -> bool:
+        """Show the run to all of them; whether it is to end."""
+        rows = int(carry.state.step)
+        self.report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
+        if int(carry.state.status) != Status.RUNNING:
+            return False
+        if self.kept is not None:
+            self.kept.keep(carry, time.perf_counter() - self.began)
+        return self.watch is not None and self.watch(carry)
+
+
+def _run(plan: Plan, carry: Carry, max_steps: int, looks: _Looks, every: int | None) -> Carry:
     """Advance in chunks; between chunks the outside world may look, and interrupt."""
     chunk = every or 16
     # The limit counts evaluations, the start's included: iterate 0, then every k-th.
-    limit = 1 if every is None else every + 1
+    limit = 1 if every is None else (int(carry.state.step) or 1) + every
     try:
         while int(carry.state.status) == Status.RUNNING:
             began = time.perf_counter()
             until = as_limit(min(limit, max_steps + 1))
             carry = jax.block_until_ready(advance_compiled(plan, carry, until))
-            if every is None:
-                if time.perf_counter() - began < _CHUNK_SECONDS / 2:
-                    chunk *= 2
-            else:
-                rows = int(carry.state.step)
-                report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
-                running = int(carry.state.status) == Status.RUNNING
-                if watch is not None and running and watch(carry):
+            if every is not None:
+                if looks.stop(carry):
                     return _interrupted(carry)
+            elif time.perf_counter() - began < _CHUNK_SECONDS / 2:
+                chunk *= 2
             limit += chunk
     except KeyboardInterrupt:
         return _interrupted(carry)
     return carry
-
-
-def as_limit(step: int) -> Array:
-    """The number of an iterate, for the compiled loop."""
-    # Put there without an operation: that would be one more program to compile.
-    return jax.device_put(np.asarray(step, np.int32))
 
 
 def _interrupted(carry: Carry) -> Carry:
@@ -319,76 +336,3 @@ def _interrupted(carry: Carry) -> Carry:
     step = carry.state.step if ended else carry.state.step - 1
     status = jnp.asarray(Status.INTERRUPTED, jnp.int32)
     return eqx.tree_at(lambda c: (c.state.status, c.state.step), carry, (status, step))
-
-
-def require_compiled(method: AbstractMethod) -> None:
-    """Raise a sentence for a method whose steps are computed by Python."""
-    if method.on_host:
-        raise ValueError(
-            "This method computes its steps in Python: give it to solve, outside of jit and vmap."
-        )
-
-
-def make_plan(
-    problem: Composite,
-    method: AbstractMethod,
-    x0: Parameters,
-    metrics: dict,
-    stopping: Stopping | None,
-    tol: float,
-    max_steps: int,
-) -> tuple[Plan, Parameters]:
-    """Check a run's parts, and bring them to one precision on the device."""
-    method.scope.check(problem)
-    for name, metric in metrics.items():
-        if not callable(metric):
-            raise TypeError(f"The metric {name!r} must be a function; got {describe(metric)}.")
-    flat = problem.map.parameter_shapes is not None and not isinstance(
-        problem.map.parameter_shapes[0], tuple
-    )
-    if isinstance(x0, list):
-        x0 = np.asarray(x0) if flat else tuple(x0)
-    x0 = to_device(x0) if flat and not is_traced(x0) else jax.tree.map(to_device, x0)
-    problem.check_start(x0)
-    require_finite(x0, "The parameters x0")
-    dtype = common_dtype(problem, x0)
-    problem, x0, metrics = cast_floats((problem, x0, metrics), dtype)
-    plan = Plan(
-        problem=problem,
-        method=method,
-        stopping=Stopping() if stopping is None else stopping,
-        metrics=metrics,
-        tol=jnp.asarray(tol, dtype),
-        max_steps=jnp.asarray(max_steps, jnp.int32),
-    )
-    return as_hyperparameters(plan), x0
-
-
-def make_result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) -> Result:
-    """What a run that ended hands over."""
-    return Result(
-        x=carry.state.best_x,
-        point=plan.problem.map(carry.state.best_x),
-        value=carry.state.best_value,
-        steps=carry.state.step,
-        last_x=carry.state.evaluated_x,
-        trace=carry.trace,
-        code=carry.state.status,
-        seconds=seconds,
-        compile_seconds=compile_seconds,
-    )
-
-
-def is_numpy(x0: Parameters) -> bool:
-    """Whether all leaves are NumPy's."""
-    return all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in jax.tree.leaves(x0))
-
-
-def check_arguments(problem: Any, method: Any, max_steps: Any, tol: Any, every: Any) -> None:
-    """Raise a sentence for what is not of the right kind."""
-    check_kind("The first argument of solve", problem, Composite, "a Composite problem")
-    what = "a method such as lm.methods.lmm()"
-    check_kind("The second argument of solve", method, AbstractMethod, what)
-    check_whole(0, max_steps=max_steps)
-    check_positive(every=every)
-    check_real(0, tol=tol)

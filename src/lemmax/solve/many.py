@@ -16,7 +16,8 @@ from .._typing import Parameters
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Status
-from .api import (
+from ._plan import (
+    among_others,
     as_limit,
     check_arguments,
     is_numpy,
@@ -137,7 +138,7 @@ def solve_many(
     problems = [run.problem for run in runs]
     gives_numpy = needs_local_x64(problems, x0s) or all(is_numpy(x0) for x0 in x0s)
     results: list[Result] = []
-    with precision_context(problems, x0s):
+    with precision_context(problems, x0s), among_others():
         prepared = [
             make_plan(run.problem, run.method, run.x0, dict(run.metrics), stopping, tol, max_steps)
             for run in runs

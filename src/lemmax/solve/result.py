@@ -1,14 +1,17 @@
 """What a run returns."""
 
+import pathlib
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array
 
+from .._plain import Kinds
+from .._storage import write
 from .._tree import is_traced
 from .._typing import Parameters
-from ..points import AbstractPoint
+from ..points import AbstractPoint, DensePoint, KruskalPoint
 from ..status import Status
 from .trace import Trace
 
@@ -46,6 +49,16 @@ class Result(eqx.Module):
             return self.code
         return Status(int(self.code))
 
+    def save(self, path: str | pathlib.Path) -> None:
+        """Write it to a file, without pickle; `lemmax.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            By custom with the suffix ``.safetensors``.
+        """
+        write(path, "Result", self, KINDS)
+
     def __str__(self) -> str:
         status = self.status
         if not isinstance(status, Status):
@@ -61,3 +74,7 @@ class Result(eqx.Module):
             f"value {started:.3e} -> {float(self.value):.3e}\n"
             f"{status.message}"
         )
+
+
+KINDS = Kinds(Result, Trace, DensePoint, KruskalPoint)
+"""What the file of a result may hold."""

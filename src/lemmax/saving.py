@@ -1,0 +1,66 @@
+"""Answers and fitted models from files."""
+
+import pathlib
+from typing import Any
+
+from ._storage import Unreadable, contents, read
+from .fit.result import KINDS as FITS
+from .fit.result import restored
+from .recovery.found import KINDS as RECOVERIES
+from .solve.result import KINDS as RESULTS
+
+
+def load(path: str | pathlib.Path, model: Any = None) -> Any:
+    """Read what ``save`` of a result, a recovery, a fit or an estimator has written.
+
+    A file holds numbers and names, never code: what it says is checked before anything is made of
+    it, and nothing is executed. Arrays are NumPy's, equal to the last bit.
+
+    Parameters
+    ----------
+    path : str or Path
+    model : callable or map, optional
+        Of a fit, the function that was fitted; of a recovery with a function of one's own, the map
+        that was given. Functions are not saved. Without it, all that is known about the answer is
+        there, but what evaluates the function raises a sentence.
+
+    Returns
+    -------
+    Result, Recovery, Fit or estimator
+
+    Raises
+    ------
+    ValueError
+        In one sentence, if the file is damaged, or holds something else.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import lemmax as lm
+    >>> def line(x, t):
+    ...     return x["a"] + x["b"] * t
+    >>> t = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    >>> y = np.array([1.1, 2.9, 5.1, 6.9, 9.1])
+    >>> fitted = lm.fit(line, y, {"a": 1.0, "b": 1.0}, args=(t,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fitted.save(pathlib.Path(folder) / "fit.safetensors")
+    ...     again = lm.load(pathlib.Path(folder) / "fit.safetensors", model=line)
+    >>> bool(np.all(again.predict().high == fitted.predict().high))
+    True
+    """
+    what = contents(path)
+    if what == "Result":
+        return read(path, what, RESULTS)
+    if what == "Recovery":
+        found = read(path, what, RECOVERIES)
+        if model is not None and found.map is None:
+            object.__setattr__(found, "map", model)
+        return found
+    if what == "Fit":
+        return restored(read(path, what, FITS), model)
+    if not what:
+        raise Unreadable(f"{path} was not written by this version of lemmax.")
+    from .estimators._saving import Saved
+
+    return Saved.load(path)

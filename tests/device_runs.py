@@ -1,0 +1,131 @@
+"""Measurements spread over devices or processes: run by test_devices.py in processes of their own.
+
+python -m tests.device_runs devices
+python -m tests.device_runs process RANK COUNT PORT FOLDER
+"""
+
+import json
+import os
+import re
+import sys
+
+os.environ["XLA_FLAGS"] = (
+    "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count="
+    + ("4" if sys.argv[1] == "devices" else "1")
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import lemmax as lm
+from lemmax.solve import _compiled, many
+from lemmax.solve._plan import as_limit, make_plan
+
+RNG = np.random.default_rng(0)
+A = RNG.standard_normal((240, 8, 8))
+VECTORS = RNG.standard_normal((240, 8))
+TRUTH = RNG.standard_normal((8, 2))
+START = TRUTH + 0.1 * RNG.standard_normal(TRUTH.shape)
+SEEN = np.einsum("mij,ik,jk->m", A, TRUTH, TRUTH)
+SQUARES = np.sum((VECTORS @ TRUTH) ** 2, axis=1)
+CASES = {
+    "Dense": (lm.operators.Dense, A, SEEN),
+    "SymmetricDense": (lm.operators.SymmetricDense, A, SEEN),
+    "RankOne": (lm.operators.RankOne, VECTORS, SQUARES),
+}
+OPTIONS = {"tol": 1e-13, "max_steps": 200}
+_SHAPES = re.compile(r"f64\[([\d,]*)\]")
+
+
+def spread(array, devices):
+    """One part of the measurements on each device."""
+    rows = PartitionSpec("m", *[None] * (array.ndim - 1))
+    sharding = NamedSharding(Mesh(np.array(devices), ("m",)), rows)
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def problem(name, devices=None):
+    make, array, data = CASES[name]
+    if devices is not None:
+        array, data = spread(array, devices), spread(data, devices)
+    return lm.Composite(lm.losses.L1(), lm.maps.PSD(8, 2), data, make(array))
+
+
+def answers(own):
+    method = lm.methods.lmm()
+    one = lm.solve(own, method, START, **OPTIONS)
+    runs = [lm.Run(own, method, START), lm.Run(own, method, 1.01 * START)]
+    found = [np.asarray(each.x) for each in (one, *lm.solve_many(runs, **OPTIONS))]
+    return one.status.name, [x @ x.T for x in found]
+
+
+def sent(program):
+    """Sizes of what a compiled program gathers and reduces, in numbers."""
+    sizes = {"all-gather": [], "all-reduce": [], "all-to-all": [], "collective-permute": []}
+    for line in program.splitlines():
+        made = re.match(r"\s*(?:ROOT )?%?[\w.-]+ = (.*?) ([a-z-]+?)(?:-start)?\(", line)
+        if made and made[2] in sizes:
+            shapes = _SHAPES.findall(made[1])
+            sizes[made[2]] += [int(np.prod([int(k) for k in s.split(",") if k])) for s in shapes]
+    return sizes
+
+
+def programs(own):
+    """The compiled steps of `solve` and of `solve_many`."""
+    plan, x0 = make_plan(own, lm.methods.lmm(), START, {}, None, 1e-13, 200)
+    carry = _compiled.start_compiled(plan, x0, 256)
+    single = _compiled._advance.lower(plan, carry, as_limit(9)).compile()
+    (group,) = many._grouped([plan, plan], [x0, 2 * x0], 256)
+    several = many._advance.lower([group.lanes], [group.carry], as_limit(9)).compile()
+    return [each.compiled.as_text() for each in (single, several)]
+
+
+def devices():
+    told = {}
+    for name in CASES:
+        _, alone = answers(problem(name))
+        for count in (2, 4):
+            own = problem(name, jax.devices()[:count])
+            status, found = answers(own)
+            difference = max(np.abs(a - b).max() for a, b in zip(alone, found, strict=True))
+            entry = {"status": status, "difference": float(difference)}
+            if count == 2:
+                entry["sent"] = [sent(text) for text in programs(own)]
+            told[f"{name} {count}"] = entry
+    print(json.dumps(told))
+
+
+def process(rank, count, port, folder):
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
+    told = {}
+    for name in CASES:
+        status, found = answers(problem(name, jax.devices()))
+        error = max(np.abs(each - TRUTH @ TRUTH.T).max() for each in found)
+        told[name] = {"status": status, "error": float(error)}
+    method = lm.methods.lmm(lm.steps.Geometric(0.3, 0.999), lm.damping.Geometric(1.0, 0.999))
+    kept = {"tol": 0.0, "every": 5, "checkpoint": folder}
+    own = problem("Dense", jax.devices())
+    whole = lm.solve(own, method, START, max_steps=30, tol=0.0)
+    lm.solve(own, method, START, max_steps=17, **kept)
+    rest = lm.solve(own, method, START, max_steps=30, **kept)
+    told["resumed"] = bool(np.array_equal(whole.last_x, rest.last_x))
+    print(json.dumps(told), flush=True)
+    if rank == count - 1:
+        os._exit(0)  # as if it had been killed
+    try:
+        lm.solve(own, method, START, max_steps=10**6, tol=0.0)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)  # waiting for the other would take minutes
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    assert jnp.zeros(1).dtype == "float64" if sys.argv[1] == "devices" else True
+    if sys.argv[1] == "devices":
+        devices()
+    else:
+        process(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
