@@ -105,12 +105,12 @@ def test_convergence_picture_shows_the_trace():
         name: lm.solve(problem, method, jnp.ones(2), max_steps=9, tol=0)
         for name, method in (("a", lm.methods.lmm()), ("b", lm.methods.polyak_subgradient()))
     }
-    ax = lm.plots.convergence(runs)
+    (ax,) = lm.plots.convergence(runs).axes
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), runs["a"].trace.value)
     with pytest.raises(KeyError, match="there are"):
         lm.plots.convergence(runs, metric="no such metric")
-    assert len(lm.plots.convergence(list(runs.values())).lines) == 2
+    assert len(lm.plots.convergence(list(runs.values()), ax=ax).axes[0].lines) == 4
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs.values())
     with pytest.raises(ValueError, match="a batch of runs"):
         lm.plots.convergence(batch)

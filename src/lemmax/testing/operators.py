@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..covectors import AbstractCovector, DenseCovector
+from ..covectors.dense import as_covector
 from ..operators import AbstractOperator
 from ..points import AbstractPoint, DensePoint
 from ._numbers import Key, flat, generator, normal_like, require, require_close
@@ -72,7 +73,7 @@ def check_operator(
         covectors = []
         for _ in range(3):
             s = normal_like(rng, observed)
-            covector = adjoint(s)
+            covector = as_covector(adjoint(s))
             covectors.append(covector)
             terms = flat(covector.dense()) * flat(dense)
             require_close(
@@ -82,7 +83,8 @@ def check_operator(
                 f"{name}: <adjoint(s), point> against <s, measure(point)>",
                 scale=float(np.sum(np.abs(terms))),
             )
-            require_close(operator.adjoint(s).dense(), covector.dense(), rtol, f"{name}.adjoint")
+            again = as_covector(operator.adjoint(s))
+            require_close(again.dense(), covector.dense(), rtol, f"{name}.adjoint")
         if isinstance(dense, jax.Array) and dense.ndim > 1:
             check_covector(covectors[0], rng.integers(2**31).item(), rtol)
 
