@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two workers share the cores. With threads beside them they wait for each other: small products, of
 # which there are thousands in a row, then take ten times as long.
+ALONE := --xla_cpu_multi_thread_eigen=false
+# Most of the time of the tests goes into compiling small programs that run once: without
+# optimisation that takes a fifth of the time. test-all tests what users run, with it.
 # Tests of one file share what they compile, so they stay in one worker.
-ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
+QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .PHONY: demo test test-all lint types bench league docs setup clean
 
@@ -12,10 +15,11 @@ demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q
+	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test-all: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
+	XLA_FLAGS="$(ALONE)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

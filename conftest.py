@@ -11,8 +11,13 @@ _COMPILED = pathlib.Path(__file__).parent / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
+import beartype.door  # noqa: E402, F401
 import jax  # noqa: E402
+import matplotlib  # noqa: E402, F401
+import pandas  # noqa: E402, F401
 import pytest  # noqa: E402
+import scipy.stats  # noqa: E402, F401
+import sklearn  # noqa: E402, F401
 
 from lemmax._programs import programs_are_many  # noqa: E402
 

@@ -83,8 +83,16 @@ def test_low_rank(rank, outliers):
         assert start_error(instance) < 0.15
 
 
-@pytest.mark.parametrize("outliers", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize(("rank", "bound"), [(2, 0.1), (4, 0.2)])
+@pytest.mark.parametrize(
+    ("rank", "bound", "outliers"),
+    [
+        (2, 0.1, 0.3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((2, 0.1, 0.0), (2, 0.1, 0.1), (4, 0.2, 0.0), (4, 0.2, 0.1), (4, 0.2, 0.3))
+        ),
+    ],
+)
 def test_cp(rank, bound, outliers):
     for seed in SEEDS:
         settings = {"rank": rank, "condition": 3.0, "outliers": outliers}
