@@ -9,7 +9,7 @@ ALONE := --xla_cpu_multi_thread_eigen=false
 # Tests of one file share what they compile, so they stay in one worker.
 QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
-.PHONY: demo test test-all lint types bench league docs setup clean
+.PHONY: demo test test-all elsewhere lint types bench league docs setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -20,6 +20,13 @@ test: setup
 test-all: setup
 	XLA_FLAGS="$(ALONE)" OPENBLAS_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
+
+# The same answers elsewhere: a few instances in every order, unit and environment, and the tests of
+# recovery once more with what BLAS has for another processor.
+elsewhere: setup
+	XLA_FLAGS="$(QUICKLY)" $(BIN)/python -m benchmarks.invariance --count 12
+	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q tests/test_recovery*.py
 
 lint: setup
 	$(BIN)/ruff check .
