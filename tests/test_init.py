@@ -16,6 +16,7 @@ from lemmax.experiments.instances import (
     symmetric_cp_sensing,
 )
 from lemmax.init import random_starts, spectral
+from lemmax.init._components import factors_of_tensor
 from lemmax.init._polish import _moved, polish
 from lemmax.points import KruskalPoint
 
@@ -186,6 +187,15 @@ def test_factored_data_are_decomposed(instance):
     start = spectral(instance.problem)
     assert start.passes == 1
     assert float(instance.problem.map(start.x0).distance(instance.truth)) < 1e-5
+
+
+def test_a_tensor_of_zeros_is_made_of_zeros():
+    """A search may end there; the data themselves are refused."""
+    bases = tuple(np.eye(d)[:, :1] for d in (3, 4, 5))
+    rng = np.random.default_rng(0)
+    x = factors_of_tensor(np.zeros((1, 1, 1)), bases, lm.maps.CP((3, 4, 5), 2), rng)
+    assert [factor.shape for factor in x] == [(3, 2), (4, 2), (5, 2)]
+    assert not any(np.any(factor) for factor in x)
 
 
 def test_factored_data_of_a_higher_rank_are_truncated():

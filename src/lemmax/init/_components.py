@@ -33,8 +33,11 @@ def decompose(
     With noise no candidate is exact, and the first `tries` are enough for a start.
     """
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
-    core = tucker.core / size
     symmetric = isinstance(map, SymmetricCP)
+    if size == 0:  # which has no direction to start from
+        zeros = tuple(np.zeros((len(basis), map.rank)) for basis in tucker.bases)
+        return zeros[0] if symmetric else zeros
+    core = tucker.core / size
     best: tuple[np.ndarray, ...] = ()
     error = np.inf
     for candidate in itertools.islice(_candidates(core, map.rank, symmetric, rng), tries):
