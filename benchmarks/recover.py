@@ -5,8 +5,9 @@
 
 The parts: `map` (success against the paper's tuned Configuration 2, which is given a start),
 `passes` over the measurements, `kinds` of problems, `entries` of matrices, `noise` against an
-oracle, and `honesty` of the verdicts. Results go to `lemmax-recover` as CSV; what is there is not
-run again, and an interrupted part goes on where it was. One process works on each core.
+oracle, `honesty` of the verdicts, and `challenges` to it. Results go to `lemmax-recover` as CSV;
+what is there is not run again, and an interrupted part goes on where it was. One process works on
+each core.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from . import _recover_cases, _recover_honesty, _recover_maps
+from . import _recover_cases, _recover_challenges, _recover_honesty, _recover_maps
 
 Row = dict[str, object]
 Task = Callable[[], list[Row]]
@@ -33,6 +34,7 @@ PARTS: dict[str, Callable[[int], Iterator[Task]]] = {
     "entries": _recover_cases.entries,
     "noise": _recover_cases.noise,
     "honesty": _recover_honesty.honesty,
+    "challenges": _recover_challenges.challenges,
 }
 SUMMARIES = {
     "map": _recover_maps.summary,
@@ -41,6 +43,7 @@ SUMMARIES = {
     "entries": _recover_cases.summary_of_kinds,
     "noise": _recover_cases.summary_of_noise,
     "honesty": _recover_honesty.summary,
+    "challenges": _recover_challenges.summary,
 }
 _TASK = "task"
 # Each process has one core: what the libraries start beside it would be in the way.

@@ -9,7 +9,7 @@ PACKAGE = pathlib.Path(lemmax.__file__).parent
 
 # The layers of docs/architecture.md, in order; a name stands for a file or a folder.
 LAYERS = [
-    ["_typing", "_memory", "_checks", "_columns", "_files", "_programs"],
+    ["_typing", "_memory", "_checks", "_columns", "_files", "_programs", "_terms"],
     ["_tree"],
     ["_dtype", "_linalg", "status"],
     ["points"],

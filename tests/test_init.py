@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import lemmax as lm
+from lemmax._terms.polish import _moved, polish
 from lemmax.experiments.instances import (
     cp_factorisation,
     cp_sensing,
@@ -16,8 +17,6 @@ from lemmax.experiments.instances import (
     symmetric_cp_sensing,
 )
 from lemmax.init import random_starts, spectral
-from lemmax.init._components import factors_of_tensor
-from lemmax.init._polish import _moved, polish
 from lemmax.points import KruskalPoint
 
 SEEDS = range(3)
@@ -191,9 +190,8 @@ def test_factored_data_are_decomposed(instance):
 
 def test_a_tensor_of_zeros_is_made_of_zeros():
     """A search may end there; the data themselves are refused."""
-    bases = tuple(np.eye(d)[:, :1] for d in (3, 4, 5))
-    rng = np.random.default_rng(0)
-    x = factors_of_tensor(np.zeros((1, 1, 1)), bases, lm.maps.CP((3, 4, 5), 2), rng)
+    zeros = tuple(np.zeros((d, 2)) for d in (3, 4, 5))
+    x = lm.maps.CP((3, 4, 5), 2).truncate(zeros, 1, np.random.default_rng(0))
     assert [factor.shape for factor in x] == [(3, 2), (4, 2), (5, 2)]
     assert not any(np.any(factor) for factor in x)
 

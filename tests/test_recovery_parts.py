@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import lemmax as lm
-from lemmax.recovery import _structure
 from lemmax.recovery._certificate import Fit, certify_noise
 from lemmax.recovery._descent import standing_terms
 from lemmax.recovery._kept_aside import Predictions
@@ -16,7 +15,7 @@ from lemmax.recovery._left_over import left_over
 from lemmax.recovery._linearised import Workbench, typical_size
 from lemmax.recovery._objections import Objection
 from lemmax.recovery._rivals import contested
-from lemmax.recovery._structure import degrees_of_freedom, lower_ranks
+from lemmax.recovery._structure import lower_ranks
 from lemmax.recovery._tangent import (
     Tangent,
     spread_of_entries,
@@ -43,18 +42,18 @@ def test_degrees_of_freedom_are_the_rank_of_the_jacobian(map):
     size = int(np.prod(map.shape))
     columns = [np.reshape(leaf, (size, -1)) for leaf in jax.tree.leaves(jacobian)]
     rank = np.linalg.matrix_rank(np.concatenate(columns, axis=1))
-    assert _structure.degrees_of_freedom(map, map.rank) == rank
+    assert map.degrees_of_freedom == rank
 
 
 @pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
 def test_a_point_of_lower_rank_is_cut_without_loss(map):
-    smaller = _structure.with_rank(map, 2)
+    smaller = map.with_rank(2)
     x = random_parameters(smaller, seed=1)
     padded = jax.tree.map(lambda f: np.pad(f, ((0, 0), (0, 1))), x)
     rng = np.random.default_rng(0)
-    cut = _structure.cut(map, padded, 2, rng)
+    cut = map.truncate(padded, 2, rng)
     assert float(map(cut).distance(map(padded))) < 1e-9 * float(map(padded).norm())
-    _, kept = _structure.without_zero_terms(map, cut, 2)
+    _, kept = map.first_terms(cut, 2)
     assert float(smaller(kept).distance(smaller(x))) < 1e-9 * float(smaller(x).norm())
 
 
@@ -62,7 +61,7 @@ def test_sizes_of_a_matrix_are_its_singular_values():
     map = lm.maps.LowRank((6, 5), 3)
     x = random_parameters(map)
     expected = np.linalg.svd(np.asarray(map(x).dense()), compute_uv=False)[:3]
-    assert _structure.term_sizes(map, x) == pytest.approx(expected)
+    assert map.term_sizes(x) == pytest.approx(expected)
 
 
 def test_terms_stand_or_shrink():
@@ -157,7 +156,7 @@ def test_parts_that_nothing_connects_are_not_determined():
         second = np.ix_(*(np.arange(d) >= d // 2 for d in dims))
         used = np.zeros(dims, bool)
         used[first] = used[second] = True
-        freedom = degrees_of_freedom(map, 2)
+        freedom = map.with_rank(2).degrees_of_freedom
         assert tangent_of_entries(problem, map, x, used, freedom).weakest < 1e-6
         assert tangent_of_entries(problem, map, x, np.ones(dims, bool), freedom).weakest > 0.01
         listed = lm.operators.Entries(tuple(np.indices(dims).reshape(len(dims), -1)), dims)
@@ -232,7 +231,7 @@ def test_a_row_of_wrong_numbers_has_rivals():
     left[0] = through_one
     explained = np.abs(left @ right.T - table) < 1e-9
     assert (explained[0].sum(), explained[1].sum()) == (1, 2)
-    places = list(np.indices(table.shape).reshape(2, -1))
+    places = tuple(np.indices(table.shape).reshape(2, -1))
     distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 1e-9, 0)
     assert which == ([0], [])
     others = [np.linalg.norm((table[0, j] / right[j] - through_one) * right) for j in range(6)]
@@ -249,7 +248,7 @@ def test_a_slice_of_wrong_numbers_has_rivals():
     factors[1][1] = through[2, 1]
     explained = np.abs(np.einsum("ir,jr,kr->ijk", *factors) - tensor) < 1e-9
     assert explained[:, 1].sum() == 1
-    places = list(np.indices(tensor.shape).reshape(3, -1))
+    places = tuple(np.indices(tensor.shape).reshape(3, -1))
     distance, which = contested(factors, places, tensor.ravel(), explained.ravel(), 1e-9, 0)
     assert which == ([], [1], [])
     farthest = np.max(np.abs(through - through[2, 1])) * np.linalg.norm(products)
@@ -272,7 +271,7 @@ def test_the_best_of_all_fits_to_a_long_row_of_noise_proves_nothing():
         ):
             left[5] = trial
     explained = np.abs(left @ right.T - table) < 0.3
-    places = list(np.indices(table.shape).reshape(2, -1))
+    places = tuple(np.indices(table.shape).reshape(2, -1))
     distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 0.3, 1)
     assert which[0] == [5]
     np.testing.assert_allclose(distance, np.linalg.norm(right @ left[5]))

@@ -59,6 +59,12 @@ class AbstractLoss(eqx.Module):
     separable: ClassVar[bool] = True
     """Whether the loss is a sum over the entries of the residual."""
 
+    degree: ClassVar[int | None] = None
+    """The N for which ``h(t r) = t^N h(r)`` for positive t; None if there is none."""
+
+    symmetric: ClassVar[bool] = True
+    """Whether residuals of either sign cost the same."""
+
     weights: Array | None = eqx.field(default=None, converter=_as_weights, kw_only=True)
 
     @abc.abstractmethod
@@ -131,6 +137,7 @@ class L1(AbstractLoss):
     """
 
     quadratic: ClassVar[bool] = False
+    degree: ClassVar[int] = 1
 
     def value(self, residual: Array) -> RealScalar:
         """Weighted sum of absolute values."""
@@ -169,6 +176,7 @@ class L2(AbstractLoss):
     """
 
     quadratic: ClassVar[bool] = False
+    degree: ClassVar[int] = 1
     separable: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
@@ -238,6 +246,7 @@ class SquaredL2(AbstractLoss):
     """
 
     quadratic: ClassVar[bool] = True
+    degree: ClassVar[int] = 2
 
     def value(self, residual: Array) -> RealScalar:
         """Half of the weighted sum of squares."""
@@ -337,6 +346,8 @@ class Quantile(AbstractLoss):
 
     level: RealLike
     quadratic: ClassVar[bool] = False
+    degree: ClassVar[int] = 1
+    symmetric: ClassVar[bool] = False
 
     def __check_init__(self):
         check_real(0, 1, level=self.level, open_low=True)

@@ -93,3 +93,7 @@ class SolveError(RuntimeError):
         super().__init__(f"{status.name}: {status.message}")
         self.status = status
         self.result = result
+
+
+class Stopped(Exception):
+    """Raised inside a search when its time is up, or its callback wants no more."""

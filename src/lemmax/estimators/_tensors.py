@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._terms import unfolded
 from ..factor import TensorFit
-from ..init._tensors import unfolded
 from ..losses import SquaredL2
 from ..maps import CP
 from ..recovery import Recovery, RecoveryStatus

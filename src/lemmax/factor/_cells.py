@@ -160,9 +160,10 @@ class DenseCells(AbstractCells):
     def column(self, index: int) -> np.ndarray:
         return self.values[self.weights[:, index] > 0, index]
 
-    def rows(self, chosen: np.ndarray) -> "DenseCells":
-        """Some of the rows."""
-        return DenseCells(self.values[chosen], self.weights[chosen])
+    def part(self, rows: Any = ALL, columns: Any = ALL) -> "DenseCells":
+        """Some of the rows, and of the columns."""
+        values, weights = (each[rows][:, columns] for each in (self.values, self.weights))
+        return DenseCells(values, weights)
 
     def leading_columns(self, table: np.ndarray, rank: int, seed: int) -> np.ndarray:
         table = np.where(self.known, table, 0.0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._cells import AbstractCells
+from ._cells import AbstractCells, DenseCells
 from ._refinement import ROUNDING, Refinement
 from ._sweeps import Model, Posterior, Setting, turned
 
@@ -25,8 +25,10 @@ _SHARE, _LEAST = 0.5, 8
 _ROUNDS = 2
 # A cell with a leverage from here on has a row, or a column, for itself.
 _ALONE = 1 - 1e-6
-# So much of a column must be explained if it is to count.
-_COLUMN = 0.5
+# So much of a column must be explained if it is to count; with less, a row may have been missed.
+_COLUMN, _ROW = 0.5, 0.6
+# Rows are told by so many columns for each unknown.
+_TELLING = 30
 
 
 class Exact(NamedTuple):
@@ -87,11 +89,23 @@ def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
 
 def extended(cells: AbstractCells, model: Model, found: Exact, setting: Setting) -> Exact:
     """The exact rows of a table, from columns that some of its rows have told."""
-    left = np.zeros((cells.shape[0], found.left.shape[1]))
+    assert isinstance(cells, DenseCells)
+    count, width = cells.shape
+    left = np.zeros((count, found.left.shape[1]))
     left[:, model.rank] = 1.0
-    fit = Refinement(cells, model, setting, (left, found.right))
-    fit.anneal(rows=True)
-    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= ROUNDING), found.sweeps)
+    # A few columns tell a row, unless too many of its cells in these are wrong.
+    some = np.random.default_rng(0).permutation(width)[: _TELLING * left.shape[1]]
+    lost = np.arange(count)
+    for columns in (some, np.arange(width)):
+        part = cells.part(lost, columns)
+        fit = Refinement(part, model, setting, (left[lost], found.right[columns]))
+        fit.anneal(rows=True)
+        left[lost] = fit.left
+        explained = cells.known & (np.abs(cells.values - left @ found.right.T) <= ROUNDING)
+        lost = np.flatnonzero(np.sum(explained, axis=1) <= _ROW * np.sum(cells.known, axis=1))
+        if not lost.size:
+            break
+    return Exact(left, found.right, explained, found.sweeps)
 
 
 def determined(

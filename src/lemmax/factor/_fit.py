@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..status import Stopped
 from ._calibration import Calibration, calibrated
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns, common_unit, own_units
@@ -46,8 +47,10 @@ _NEARLY_STILL = 1e-2
 # the cells kept aside is below this part of a unit. (Of exact lists it is below .0001; the search
 # in two million entries with noise of .1 took 12 s.)
 _MANY, _NEARLY_EXACT = 100_000, 0.01
-# Rows of a dense table from which columns are learned; the others are predicted after that.
-_ROWS = 5_000
+# Columns of a dense table are learned from so many rows, or as many as have so many cells, but not
+# fewer than these. The other rows are predicted after that; and where rows were few for the
+# columns, sweeps over all cells follow.
+_ROWS, _CELLS, _FEWEST_ROWS = 5_000, 1_000_000, 300
 # Rounds of weights and scores for rows whose columns are known; in the course of them the variance
 # of the components counts as noise, down to this share.
 _ROUNDS = 12
@@ -57,10 +60,6 @@ _LOST = 0.5
 # Of a table without noise, ranks whose median errors are within this factor are as good. Of a list
 # surplus components hide what others have not yet explained: a larger factor is tried first.
 _AS_GOOD = (100.0, 4.0)
-
-
-class Stopped(Exception):
-    """The time is up, or the callback wants no more."""
 
 
 class Options(NamedTuple):
@@ -228,9 +227,11 @@ def _largest_rank(shape: tuple[int, int], options: Options) -> int:
 
 def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
     """Some rows, if there are more than it takes to learn the columns."""
-    if not isinstance(cells, DenseCells) or cells.shape[0] <= 2 * _ROWS:
+    count, width = cells.shape
+    rows = min(_ROWS, max(_FEWEST_ROWS, _CELLS // max(1, width)))
+    if not isinstance(cells, DenseCells) or count <= 2 * rows:
         return cells
-    return cells.rows(np.sort(rng.choice(cells.shape[0], _ROWS, replace=False)))
+    return cells.part(np.sort(rng.choice(count, rows, replace=False)))
 
 
 def _near_exact(
@@ -326,9 +327,13 @@ def _judged(
     calibration = calibrated(sample, predicted.scores(), unseen, verdict.counts)
     held_out = summarised(sample, aside, unseen, verdict)
     if sample is not cells:
-        found = None if found is None else extended(cells, model, found, setting)
-        model = settled_rows(cells, model, setting)
-        model = model if found is None else exact_model(model, found, setting)
+        if found is not None:
+            found = extended(cells, model, found, setting)
+            model = exact_model(model, found, setting)
+        else:
+            model = settled_rows(cells, model, setting)
+            if sample.shape[0] < _ROWS and not run.interrupted:
+                model = _finished(cells, model, setting, run)
         predicted, verdict = _predicted(cells, model, setting, found)
     return Fitted(
         cells=cells,
@@ -345,6 +350,15 @@ def _judged(
         interrupted=run.interrupted,
         relative=noise,
     )
+
+
+def _finished(cells: AbstractCells, model: Model, setting: Setting, run: _Run) -> Model:
+    """Sweeps over all cells from a model of some; what there was if they are stopped."""
+    try:
+        return run.fit(cells, model, setting, _STILL)
+    except (Stopped, KeyboardInterrupt):
+        run.interrupted = True
+        return model
 
 
 def _predicted(

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..status import Stopped
 from ._calibration import Calibration
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns
 from ._exact import determined
-from ._fit import Fitted, Options, Stopped, fit, settled_rows
+from ._fit import Fitted, Options, fit, settled_rows
 from ._held_out import HeldOut
 from ._judge import Prediction, predictions, uncertainty_factors
 from ._refinement import ROUNDING

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from ..init._components import decompose
-from ..init._tensors import balanced, project_tucker, unfolded
-from ..maps import CP
+from .._terms import balanced, decompose, nearest_tucker, unfolded
+from ..status import Stopped
 from ._calibration import LEVELS, Calibration, calibrated
-from ._fit import Options, Stopped
+from ._fit import Options
 from ._held_out import Aside, HeldOut, summarised
 from ._judge import Judgement, Prediction, judged
 from ._sweeps import Setting, smallest_variances
@@ -232,16 +231,16 @@ def _best_rank(
     From the number of singular values that stand out of the noise, up and down.
     """
     most = options.components or options.most
-    known, shape = part.known, cells.values.shape
+    known = part.known
     filled = np.clip(part.values, -_CLIPPED, _CLIPPED) / np.mean(known)
     fits: dict[int, _Rank] = {}
 
     def fitted(rank: int) -> _Rank:
         nonlocal filled
         if rank not in fits:
-            start = project_tucker(filled, rank, symmetric=False).parts
-            factors = decompose(start, CP(shape, rank), rng, _TRIES)
-            first = first_model(part, tuple(np.asarray(f) for f in factors), run.setting)
+            start = nearest_tucker(filled, rank, symmetric=False, noisy=True)
+            factors = decompose(start, rank, rng, symmetric=False, tries=_TRIES)
+            first = first_model(part, factors, run.setting)
             model = run.fit(part, first).without_dead_terms()
             values = model.values()
             errors = np.sqrt(cells.weights) * (cells.values - values)

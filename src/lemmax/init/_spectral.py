@@ -1,23 +1,22 @@
 """A start for each kind of map."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from .._checks import check_kind, check_whole
 from .._dtype import cast_floats, precision_context
+from .._terms import Tucker, decompose, leading_terms, nearest_tucker, outer_products
 from .._typing import Parameters
-from ..maps import CP, PSD, AbstractMap, LowRank, Square, SymmetricCP
-from ..operators import Entries, Identity
+from ..maps import AbstractMap, AbstractRankedMap, Square
 from ..points import DensePoint, KruskalPoint
 from ..problem import Composite
-from ._components import decompose, factors_of_tensor
 from ._matrices import balanced_factors, project_low_rank, project_psd
 from ._quadratic import fit_quadratic, is_quadratic
 from ._random import random_starts
 from ._rounds import Projected, fit_robustly
 from ._start import Observations, Start
-from ._tensors import outer_products, project_tucker
 
 # Entries that the data do not show, as a fraction of the largest.
 _SMALL_ENTRY = 1e-3
@@ -75,7 +74,7 @@ def spectral(problem: Composite, *, seed: int = 0) -> Start:
 
 
 def _check_known(map: AbstractMap) -> None:
-    if not isinstance(map, (PSD, LowRank, CP, SymmetricCP, Square)):
+    if not isinstance(map, (AbstractRankedMap, Square)):
         raise ValueError(
             f"No start from data alone is known for the map {type(map).__name__}: give x0, or "
             "try several of lemmax.init.random_starts."
@@ -86,29 +85,40 @@ def _fitted(
     observed: Observations, map: AbstractMap, rng: np.random.Generator
 ) -> tuple[Parameters | None, str]:
     """Parameters that fit most of the data, and how they were found; None if they were not."""
-    entrywise = isinstance(observed.operator, (Identity, Entries))
-    fit = functools.partial(fit_robustly, observed, entrywise=entrywise)
+    fit = functools.partial(fit_robustly, observed, entrywise=observed.operator.entrywise)
     if isinstance(map, Square):
         found = fit(_project_nonnegative)
         return found and _roots(found.array), "projected steps with trimmed residuals"
-    if isinstance(map, PSD) and is_quadratic(observed, map.dim, rng):
-        spectrum = fit_quadratic(observed, map.rank)
-        x0 = spectrum and balanced_factors(spectrum, map.rank, rng)[0]
-        return x0, "spectral start for quadratic measurements, refined on trimmed amplitudes"
-    if isinstance(map, (PSD, LowRank)):
-        project = project_psd if isinstance(map, PSD) else project_low_rank
-        found = fit(functools.partial(project, rank=map.rank))
-        x0 = found and balanced_factors(found.parts, map.rank, rng)
-        note = "truncated spectral start, refined on trimmed residuals"
-        return (x0[0] if x0 and isinstance(map, PSD) else x0), note
-    assert isinstance(map, (CP, SymmetricCP))
+    assert isinstance(map, AbstractRankedMap)
+    assert map.shape is not None
+    rank, symmetric = map.rank, bool(map.symmetric)
+    if len(map.shape) == 2:
+        if symmetric and is_quadratic(observed, map.shape[0], rng):
+            spectrum = fit_quadratic(observed, rank)
+            note = "spectral start for quadratic measurements, refined on trimmed amplitudes"
+        else:
+            found = fit(functools.partial(_project_matrix(symmetric), rank=rank))
+            spectrum = found and found.parts
+            note = "truncated spectral start, refined on trimmed residuals"
+        return spectrum and map.parameters(balanced_factors(spectrum, rank, rng)), note
     if observed.is_complete_and_right():
-        symmetric = bool(map.symmetric)
-        tucker = project_tucker(observed.values, map.rank, symmetric=symmetric, noisy=False)
-        return decompose(tucker.parts, map, rng), "higher-order SVD, simultaneous diagonalisation"
-    found = fit(functools.partial(project_tucker, rank=map.rank, symmetric=bool(map.symmetric)))
-    note = "higher-order SVD refined on trimmed residuals, then simultaneous diagonalisation"
-    return found and decompose(found.parts, map, rng), note
+        tucker = nearest_tucker(observed.values, rank, symmetric=symmetric)
+        note = "higher-order SVD, simultaneous diagonalisation"
+    else:
+        found = fit(functools.partial(_project_tensor, rank=rank, symmetric=symmetric))
+        tucker = found and found.parts
+        note = "higher-order SVD refined on trimmed residuals, then simultaneous diagonalisation"
+    return tucker and map.parameters(decompose(tucker, rank, rng, symmetric=symmetric)), note
+
+
+def _project_matrix(symmetric: bool) -> Callable[..., Projected]:
+    return project_psd if symmetric else project_low_rank
+
+
+def _project_tensor(array: np.ndarray, rank: int, symmetric: bool) -> Projected:
+    tucker = nearest_tucker(array, rank, symmetric=symmetric, noisy=True)
+    dense = tucker.dense()
+    return Projected(dense, DensePoint(dense), tucker)
 
 
 def _project_nonnegative(array: np.ndarray) -> Projected:
@@ -140,18 +150,16 @@ def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator
     core = outer_products(tuple(q.T @ f for q, f in zip(bases, factors, strict=True)))
     if not np.any(core):
         raise ValueError("The data are zero: there is no direction to start in. Give x0.")
-    if isinstance(map, (PSD, LowRank)):
-        project = project_psd if isinstance(map, PSD) else project_low_rank
-        spectrum = project(core, map.rank, noisy=False).parts
+    assert isinstance(map, AbstractRankedMap)
+    if core.ndim == 2:
+        spectrum = _project_matrix(bool(map.symmetric))(core, map.rank, noisy=False).parts
         if spectrum.values[0] <= _ROUNDING * np.linalg.norm(core):
             raise ValueError(
                 "The data are negative semidefinite: no X X' but zero is near them. Give x0."
             )
         left, right = bases[0] @ spectrum.left, bases[1] @ spectrum.right
-        pair = balanced_factors(spectrum._replace(left=left, right=right), map.rank, rng)
-        x0: Parameters = pair[0] if isinstance(map, PSD) else pair
+        found = balanced_factors(spectrum._replace(left=left, right=right), map.rank, rng)
     else:
-        assert isinstance(map, (CP, SymmetricCP))
-        x0 = factors_of_tensor(core, bases, map, rng)
-    x0 = cast_floats(x0, data.factors[0].dtype)
+        found = leading_terms(Tucker(core, bases), map.rank, rng, symmetric=bool(map.symmetric))
+    x0 = cast_floats(map.parameters(found), data.factors[0].dtype)
     return Start(x0, 1, "decomposition of the core of factored data")

@@ -11,7 +11,6 @@ from .._memory import require_memory
 from .._programs import compiled
 from .._typing import Parameters
 from ..covectors.dense import as_covector
-from ..operators import Identity
 from ..points import AbstractPoint
 from ..problem import Composite
 
@@ -68,7 +67,8 @@ class Observations:
 
     def is_complete_and_right(self) -> bool:
         """Whether the point itself was observed, up to noise."""
-        return not self.robust and isinstance(self.operator, Identity) and bool(np.all(self.known))
+        whole = self.operator.entrywise and self.operator.point_shape is None
+        return whole and not self.robust and bool(np.all(self.known))
 
     def typical(self, residual: np.ndarray) -> float:
         """The median size of the residuals that are not zero: not moved by gross outliers."""

@@ -7,6 +7,7 @@ from ._base import closed_form as closed_form
 from ._base import spectral_projections as spectral_projections
 from ._core import ConjugateGradients as ConjugateGradients
 from ._core import DirectSolver as DirectSolver
+from ._ranked import AbstractRankedMap as AbstractRankedMap
 from .composed import Composed as Composed
 from .composed import Squares as Squares
 from .composed import WithFixed as WithFixed

@@ -3,11 +3,12 @@
 import abc
 import functools
 import operator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
 from .._linalg import divide_or_zero
@@ -15,6 +16,9 @@ from .._tree import tree_dot
 from .._typing import Parameters, RealLike, RealScalar
 from ..covectors import AbstractCovector
 from ..points import AbstractPoint
+
+if TYPE_CHECKING:
+    from ._ranked import AbstractRankedMap
 
 
 class Projections(NamedTuple):
@@ -65,6 +69,11 @@ class AbstractMap(eqx.Module):
     def degree(self) -> int | None:
         """The N for which ``F(t x) = t^N F(x)``, so that ``F(x) = J x / N``; None if unknown."""
         return None
+
+    @property
+    def parametric(self) -> bool:
+        """Whether the parameters are what is asked for, rather than the point."""
+        return False
 
     @property
     @abc.abstractmethod
@@ -130,6 +139,17 @@ class AbstractMap(eqx.Module):
     def direction(self, x: Parameters, damping: RealLike, covector: AbstractCovector) -> Parameters:
         """The direction of `precondition` alone."""
         return self.precondition(x, damping, covector).direction
+
+    def term_sizes(self, x: Parameters) -> np.ndarray | None:
+        """How large the terms of a point are, largest first; None if it has no terms."""
+        return None
+
+    def terms(self, x: Parameters) -> "tuple[AbstractRankedMap, Parameters] | None":
+        """A map that makes the same point as a sum of terms, and its parameters, if there is one.
+
+        Other maps than this one, of which it is composed.
+        """
+        return None
 
     def check_parameters(self, x: Any) -> None:
         """Raise a sentence if x does not fit this map."""

@@ -14,6 +14,7 @@ from ..covectors import AbstractCovector
 from ..points import AbstractPoint
 from ._base import AbstractMap, Preconditioned
 from ._core import conjugate_gradients, iterated
+from ._ranked import AbstractRankedMap
 
 
 class Squares(eqx.Module):
@@ -133,6 +134,10 @@ class Composed(AbstractMap):
     def parameter_shapes(self) -> PyTree:
         """As given."""
         return self.shapes
+
+    def terms(self, x: Parameters) -> tuple[AbstractRankedMap, Parameters] | None:
+        """Those of F."""
+        return self.outer.terms(self.inner(x))
 
     def __call__(self, x: Parameters) -> AbstractPoint:
         """``F(g(x))``."""

@@ -1,6 +1,7 @@
 """Tensors of any order as sums of outer products (CP, PARAFAC)."""
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 
@@ -27,18 +28,14 @@ from .._tree import tree_dot
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
-from ._base import (
-    AbstractMap,
-    Preconditioned,
-    Projections,
-    spectral_projections,
-)
+from ._base import Preconditioned, Projections, spectral_projections
 from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
+from ._ranked import AbstractRankedMap
 
 Factors = tuple[AnyArray, ...]
 
 
-class CP(AbstractMap):
+class CP(AbstractRankedMap):
     """``F(A_1, ..., A_N) = sum over l of a_1l x ... x a_Nl``, outer products of columns.
 
     Parameters
@@ -100,6 +97,15 @@ class CP(AbstractMap):
     def parameter_shapes(self) -> tuple[tuple[int, int], ...]:
         """``(d_n, rank)`` for every mode."""
         return tuple((d, self.rank) for d in self.dims)
+
+    def with_rank(self, rank: int) -> "CP":
+        """The same map with another rank."""
+        return CP(self.dims, rank, self.solver)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of tensors of this rank: those of the factors without changes of scale."""
+        return min(self.rank * (sum(self.dims) - len(self.dims) + 1), math.prod(self.dims))
 
     def __call__(self, x: Factors) -> KruskalPoint:
         """The tensor, kept factored."""

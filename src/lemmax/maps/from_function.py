@@ -58,6 +58,11 @@ class FromFunction(AbstractMap):
             )
 
     @property
+    def parametric(self) -> bool:
+        """It is a model of one's own."""
+        return True
+
+    @property
     def shape(self) -> None:
         """Known only when the function is evaluated."""
         return

@@ -12,12 +12,13 @@ from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
-from ._base import AbstractMap, Preconditioned, closed_form, spectral_projections
+from ._base import Preconditioned, closed_form, spectral_projections
+from ._ranked import AbstractRankedMap
 
 Factors = tuple[AnyArray, AnyArray]
 
 
-class LowRank(AbstractMap):
+class LowRank(AbstractRankedMap):
     """``F(X, Y) = X Y'``; the rank may exceed that of the truth.
 
     Parameters
@@ -75,6 +76,16 @@ class LowRank(AbstractMap):
     def parameter_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """``((d1, rank), (d2, rank))``."""
         return (self.dims[0], self.rank), (self.dims[1], self.rank)
+
+    def with_rank(self, rank: int) -> "LowRank":
+        """The same map with another rank."""
+        return LowRank(self.dims, rank)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of matrices of this rank: those of both factors without changes of basis."""
+        rank = self.largest_rank
+        return rank * (sum(self.dims) - rank)
 
     def __call__(self, x: Factors) -> KruskalPoint:
         """The matrix, kept factored."""

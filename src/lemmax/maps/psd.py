@@ -9,10 +9,11 @@ from .._linalg import divide_or_zero, outside, outside_rows, thin_svd
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector
 from ..points import KruskalPoint
-from ._base import AbstractMap, Preconditioned, closed_form, spectral_projections
+from ._base import Preconditioned, closed_form, spectral_projections
+from ._ranked import AbstractRankedMap
 
 
-class PSD(AbstractMap):
+class PSD(AbstractRankedMap):
     """``F(X) = X X'`` (Burer-Monteiro); the rank may exceed that of the truth, and ``dim``.
 
     Parameters
@@ -38,11 +39,12 @@ class PSD(AbstractMap):
     [2. 4. 0.]
     """
 
-    dim: int = eqx.field(static=True, converter=as_whole)
-    rank: int = eqx.field(static=True, converter=as_whole)
+    dim: int = eqx.field(static=True)
+    rank: int = eqx.field(static=True)
 
-    def __check_init__(self):
-        check_positive(dim=self.dim, rank=self.rank)
+    def __init__(self, dim: int, rank: int):
+        check_positive(dim=dim, rank=rank)
+        self.dim, self.rank = as_whole(dim), as_whole(rank)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,6 +65,16 @@ class PSD(AbstractMap):
     def parameter_shapes(self) -> tuple[int, ...]:
         """``(dim, rank)``."""
         return (self.dim, self.rank)
+
+    def with_rank(self, rank: int) -> "PSD":
+        """The same map with another rank."""
+        return PSD(self.dim, rank)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of symmetric matrices of this rank: those of X without rotations of its columns."""
+        rank = self.largest_rank
+        return self.dim * rank - rank * (rank - 1) // 2
 
     def __call__(self, x: Float[AnyArray, "dim rank"]) -> KruskalPoint:
         """The matrix, kept factored."""

@@ -1,6 +1,7 @@
 """Nonnegative vectors as squares."""
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._checks import as_whole, check_positive
@@ -46,6 +47,10 @@ class Square(AbstractMap):
     def parameter_shapes(self) -> tuple[int, ...]:
         """``(dim,)``."""
         return (self.dim,)
+
+    def term_sizes(self, x: AnyArray) -> np.ndarray:
+        """The entries of the vector, largest first."""
+        return np.sort(np.asarray(x, np.float64) ** 2)[::-1]
 
     def __call__(self, x: Float[AnyArray, " dim"]) -> DensePoint:
         """Square every entry."""

@@ -1,5 +1,7 @@
 """Symmetric tensors of any order as sums of powers of vectors."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,16 +21,12 @@ from .._tree import tree_dot
 from .._typing import AnyArray, RealLike
 from ..covectors import AbstractCovector, DenseCovector
 from ..points import KruskalPoint
-from ._base import (
-    AbstractMap,
-    Preconditioned,
-    Projections,
-    spectral_projections,
-)
+from ._base import Preconditioned, Projections, spectral_projections
 from ._core import CoreSolver, CoreSystem, choose_solver, inverse_from_the_right
+from ._ranked import AbstractRankedMap
 
 
-class SymmetricCP(AbstractMap):
+class SymmetricCP(AbstractRankedMap):
     """``F(X) = sum over l of x_l x ... x x_l``, the order-fold outer power of each column.
 
     Parameters
@@ -52,18 +50,20 @@ class SymmetricCP(AbstractMap):
      [4. 8.]]
     """
 
-    dim: int = eqx.field(static=True, converter=as_whole)
-    rank: int = eqx.field(static=True, converter=as_whole)
-    order: int = eqx.field(static=True, default=3, converter=as_whole)
-    solver: CoreSolver | None = None
+    dim: int = eqx.field(static=True)
+    rank: int = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+    solver: CoreSolver | None
 
-    def __check_init__(self):
-        check_positive(dim=self.dim, rank=self.rank, order=self.order)
-        if self.order < 3:
+    def __init__(self, dim: int, rank: int, order: int = 3, solver: CoreSolver | None = None):
+        check_positive(dim=dim, rank=rank, order=order)
+        if order < 3:
             raise ValueError(
-                f"SymmetricCP makes tensors of order 3 or more; got order {self.order}. Use PSD "
-                "for matrices."
+                f"SymmetricCP makes tensors of order 3 or more; got order {order}. Use PSD for "
+                "matrices."
             )
+        self.dim, self.rank, self.order = as_whole(dim), as_whole(rank), as_whole(order)
+        self.solver = solver
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,6 +84,15 @@ class SymmetricCP(AbstractMap):
     def parameter_shapes(self) -> tuple[int, int]:
         """``(dim, rank)``."""
         return (self.dim, self.rank)
+
+    def with_rank(self, rank: int) -> "SymmetricCP":
+        """The same map with another rank."""
+        return SymmetricCP(self.dim, rank, self.order, self.solver)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of symmetric tensors of this rank."""
+        return min(self.dim * self.rank, math.comb(self.dim + self.order - 1, self.order))
 
     def __call__(self, x: AnyArray) -> KruskalPoint:
         """The tensor, kept factored."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array
 
 from ..covectors import AbstractCovector
@@ -32,6 +33,18 @@ class AbstractOperator(eqx.Module):
     def needs_symmetry(self) -> bool:
         """Whether only symmetric points may be measured."""
         return False
+
+    @property
+    def entrywise(self) -> bool:
+        """Whether every observation is an entry of the point; then `places` tells which."""
+        return False
+
+    def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The indices of some observations in the point, one array for each mode.
+
+        ``chosen`` is True for those that are asked for, in the shape of the observations.
+        """
+        raise TypeError(f"{type(self).__name__} does not observe entries of the point.")
 
     @abc.abstractmethod
     def measure(self, point: AbstractPoint) -> Array:

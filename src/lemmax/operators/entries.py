@@ -113,6 +113,15 @@ class Entries(AbstractOperator):
         """The number of observed entries, as a shape."""
         return self.indices[0].shape
 
+    @property
+    def entrywise(self) -> bool:
+        """That is what it does."""
+        return True
+
+    def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The indices of the entries that are chosen."""
+        return tuple(np.asarray(index)[chosen] for index in self.indices)
+
     @keeps_float64
     def measure(self, point: AbstractPoint) -> Array:
         """The observed entries, in the order of the indices."""

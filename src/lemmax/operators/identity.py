@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
@@ -41,6 +42,15 @@ class Identity(AbstractOperator):
     def observation_shape(self) -> None:
         """The shape of the point."""
         return
+
+    @property
+    def entrywise(self) -> bool:
+        """Every entry is observed."""
+        return True
+
+    def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Where the array that chooses is True."""
+        return np.nonzero(chosen)
 
     def measure(self, point: AbstractPoint) -> Array:
         """The entries; a pytree of arrays is strung together into one vector."""

@@ -17,6 +17,4 @@ class Answer(NamedTuple):
     residual: np.ndarray
     sizes: np.ndarray | None
     certificate: Certificate
-    criterion: float
-    """Schwarz's, to be compared with that of another answer to the same problem."""
     interrupted: bool = False

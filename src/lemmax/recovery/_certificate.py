@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..maps import AbstractMap
+from ..maps import AbstractMap, AbstractRankedMap
 from ._kept_aside import Predictions
 from ._noise import BULK, largest_gaussian
 from ._objections import Objection
-from ._structure import convincing_observations, degrees_of_freedom, is_ranked
+from ._structure import convincing_observations
 from ._tangent import Tangent
 
 # Below this gain, relative to the largest, a direction counts as not seen at all.
@@ -50,6 +50,12 @@ class Certificate(NamedTuple):
         """Whether the fit is an answer."""
         return not self.objections
 
+    @classmethod
+    def interrupted(cls, known: np.ndarray, freedom: int) -> "Certificate":
+        """Of a search that was stopped: nothing is known."""
+        said = (Objection("the search was stopped"),)
+        return cls(False, known, freedom, float("nan"), float("nan"), said, unseen=False)
+
 
 class Lines(NamedTuple):
     """Rows and columns, or slices: wrong entries of one may be explained by chance."""
@@ -79,9 +85,6 @@ class Fit(NamedTuple):
     """Of entries of a matrix or tensor, fitted by a robust loss."""
     left_over: Callable[[float], float] | None = None
     """Of entries: how large what stands out of the residuals is, those clipped at a level."""
-    trivial: np.ndarray | None = None
-    """Of entries: which are zeros. It is no merit to explain these: a point of fewer terms, or none
-    at all, does so, too."""
 
 
 def certify_exact(fit: Fit, rounding: float) -> Certificate:
@@ -91,7 +94,7 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     tangent = fit.tangent(explained)
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
-    objections = _objections(fit, explained, tangent)
+    objections = _objections(fit, explained, tangent, rounding)
     contested, doubtful = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
     if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(
@@ -116,24 +119,13 @@ def certify_noise(
     explained = fit.known & (np.abs(fit.residual) <= largest_gaussian(count) * scale)
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
-    objections = _objections(fit, used, tangent)
+    objections = _objections(fit, used, tangent, BULK * scale)
     # A rival that goes through few entries has their noise, and may miss one that it explains.
     contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     missing = _missing(fit, scale, objections)
     if error > _NOISY_ERROR:
         objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
     error = float(np.hypot(error, missing))
-    # What is no larger than the noise, anything explains. (With an expected error as small as is
-    # asked for, there is far more than that.)
-    merits = int(np.sum(used & (np.abs(fit.data) > BULK * scale)))
-    wanted = convincing_observations(tangent.freedom)
-    if merits < wanted:
-        objections.append(
-            Objection(
-                f"of what it explains, {merits} observations are larger than the noise; at least "
-                f"{wanted} are needed for {tangent.freedom} degrees of freedom"
-            )
-        )
     if not objections:
         objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
     found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
@@ -229,21 +221,25 @@ def _relative(tangent: Tangent, size: float, norm: float) -> float:
     return float(size * tangent.error / norm) if norm > 0 else np.inf
 
 
-def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent) -> list[Objection]:
-    known = fit.known
-    zeros = 0
-    if fit.trivial is not None:
-        zeros = int(np.sum(known & fit.trivial))
-        known, explained = known & ~fit.trivial, explained & ~fit.trivial
-    count, hits = int(known.sum()), int(explained.sum())
-    different = _different(fit.labels[explained])
+def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float) -> list[Objection]:
+    """What speaks against a fit whose residuals are errors up to a level.
+
+    It is no merit to explain data of that size: a point of fewer terms, or none at all, does so,
+    too.
+    """
+    zeros = int(np.sum(fit.known & (fit.data == 0)))
+    telling = fit.known & (np.abs(fit.data) > level)
+    merits = explained & telling
+    count, hits = int(telling.sum()), int(merits.sum())
+    different = _different(fit.labels[merits])
     wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:
         objections.append(
             Objection(
-                f"it explains {different} different observations with {tangent.freedom} degrees of "
-                f"freedom; at least {wanted} are needed to be more than chance"
+                f"it explains {different} different observations beyond their errors with "
+                f"{tangent.freedom} degrees of freedom; at least {wanted} are needed to be more "
+                "than chance"
             )
         )
     if hits <= _HALF * count:
@@ -281,6 +277,6 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     Two points that each fit all but p m of the observations agree in m (1 - 2 p) of them, and
     their difference has twice the rank.
     """
-    if is_ranked(map):
-        freedom = degrees_of_freedom(map, 2 * map.rank)
+    if isinstance(map, AbstractRankedMap):
+        freedom = map.with_rank(2 * map.rank).degrees_of_freedom
     return int(np.ceil(freedom / (1 - 2 * wrong if wrong < _HALF else 1)))

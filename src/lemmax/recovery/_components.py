@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..init._tensors import term_columns
+from .._terms import term_columns
 
 # A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
 # Of short vectors less is asked: a part of their length.

@@ -11,8 +11,8 @@ from .._programs import compiled
 from .._typing import Parameters, RealLike
 from ..losses import AbstractLoss
 from ..methods.steps import BulkPolyak
+from ..status import Stopped
 from ._linearised import Linearised, Workbench, typical_size
-from ._structure import cut, term_sizes
 
 # At a solution of exact rank the error squares with every step. With superfluous terms those
 # shrink to a quarter a step (Newton's method at a double root), while the others stand still.
@@ -36,7 +36,6 @@ class Descended(NamedTuple):
     steps: int
     exact: bool = False
     """Whether most residuals vanish."""
-    interrupted: bool = False
 
 
 Step = Callable[[Linearised], Parameters]
@@ -55,6 +54,7 @@ class Descent:
         self.rounding = _ROUNDING * float(np.finfo(bench.problem.data.dtype).eps) * self.scale
         # The largest residual that still is a rounding error, if the typical one is.
         self.zero = 32 * self.rounding
+        self.latest: Descended | None = None  # what there is if the search is stopped
 
     def run(self, x: Parameters, rank: int | None, max_steps: int = MAX_STEPS) -> Descended:
         """Until most residuals vanish, or the value falls no more.
@@ -63,28 +63,26 @@ class Descent:
         """
         at = best = self.bench.linearise(x, rank)
         step, values, typical = self._steps(at), [at.value], self._typical(at.residual)
-        sizes = term_sizes(self.bench.map, x)
+        sizes = self.bench.map.term_sizes(x)
         refused: set[int] = set()
         while True:
+            self.latest = Descended(best, sizes, len(values) - 1)
             if self.vanishes(at.residual):
                 return Descended(at, sizes, len(values) - 1, exact=True)
             if len(values) > max_steps:
                 break
-            try:
-                if self.watch("linearised steps", len(values) - 1, at.value):
-                    raise KeyboardInterrupt
-                at = self._moved(at, step(at))
-            except KeyboardInterrupt:
-                return Descended(best, sizes, len(values) - 1, interrupted=True)
+            if self.watch("linearised steps", len(values) - 1, at.value):
+                raise Stopped
+            at = self._moved(at, step(at))
             if not np.isfinite(at.value):
                 break
             best = at if at.value <= best.value else best
             values.append(at.value)
-            before, sizes = sizes, term_sizes(self.bench.map, at.x)
+            before, sizes = sizes, self.bench.map.term_sizes(at.x)
             fewer = standing_terms(before, sizes)
             if rank is not None and fewer is not None and fewer < rank and fewer not in refused:
                 shorter = self.with_fewer_terms(at, fewer)
-                if shorter.exact or shorter.interrupted:
+                if shorter.exact:
                     return _continued(shorter, sizes, len(values) - 1)
                 refused.add(fewer)
             stands = len(values) > 3 and (
@@ -133,7 +131,7 @@ class Descent:
     def cut(self, x: Parameters, rank: int) -> Parameters:
         """The leading terms of x."""
         assert self.bench.ranked is not None
-        return cut(self.bench.ranked, x, rank, self.rng)
+        return self.bench.ranked.truncate(x, rank, self.rng)
 
     def with_fewer_terms(self, at: Linearised, rank: int) -> Descended:
         """Go on from the leading terms alone: if those are all, a few steps get to the bottom.

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..maps import Composed
-from ..operators import Entries, Identity
 from ..problem import Composite
 from ._certificate import Fit, Lines
 from ._descent import Descent
@@ -13,7 +11,6 @@ from ._left_over import left_over, left_over_of_measurements
 from ._linearised import Linearised, Workbench
 from ._noise import Refit, freedom_of
 from ._rivals import lines_of
-from ._structure import is_ranked, without_zero_terms
 from ._tangent import (
     Tangent,
     spread_of_entries,
@@ -32,7 +29,7 @@ class Evidence:
     def __init__(self, problem: Composite, bench: Workbench, descent: Descent):
         self.problem, self.bench, self.descent = problem, bench, descent
         self.robust = problem.loss.robust
-        self.entrywise = isinstance(problem.operator, (Identity, Entries))
+        self.entrywise = problem.operator.entrywise
 
     def fit(self, at: Linearised) -> Fit:
         """Through its residuals, and what they say of its tangents."""
@@ -45,7 +42,6 @@ class Evidence:
             lambda used: self._tangent(at, used),
             self._lines(at),
             self._left_over(at),
-            np.asarray(self.problem.data) == 0 if self.entrywise else None,
         )
 
     def _lines(self, at: Linearised) -> Lines | None:
@@ -66,13 +62,13 @@ class Evidence:
             rank_known = None if at.rank is None else freedom_of(self.bench, at)
             return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, rank_known)
         freedom = freedom_of(self.bench, at)
-        if self.entrywise and self.bench.ranked is not None and at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, at.x, at.rank)
-            return tangent_of_entries(self.problem, map, x, used, freedom)
-        inner = self.problem.map
-        if self.entrywise and isinstance(inner, Composed) and is_ranked(inner.outer):
+        if self.bench.ranked is not None and at.rank is not None:
+            terms = self.bench.ranked.first_terms(at.x, at.rank)
+        else:
             # Of the factors themselves, of which some may be fixed: more cannot go wrong.
-            return tangent_of_entries(self.problem, inner.outer, inner.inner(at.x), used, freedom)
+            terms = self.problem.map.terms(at.x)
+        if self.entrywise and terms is not None:
+            return tangent_of_entries(self.problem, *terms, used, freedom)
         measured = as_array(at) + np.asarray(self.problem.data, np.float64)
         gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
         return tangent_unseen(float(gain), freedom)
@@ -81,8 +77,8 @@ class Evidence:
         """What is to be expected of predictions, in units of the noise."""
         shown = best.used & ~hidden
         if self.entrywise and self.bench.ranked is not None and best.at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, best.at.x, best.at.rank)
-            return spread_of_entries(self.problem, map, x, shown, hidden)
+            terms = self.bench.ranked.first_terms(best.at.x, best.at.rank)
+            return spread_of_entries(self.problem, *terms, shown, hidden)
         left = max(float(shown.sum()) - best.freedom, 1.0)
         return np.full(hidden.shape, np.sqrt(1 + _VARIANCE * best.freedom / left))
 

@@ -9,17 +9,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from .._terms import Tucker, decompose, leading_vectors, nearest_tucker, unfolded
 from .._typing import Parameters
 from ..factor import Options, fit_tensor
-from ..init._components import decompose
 from ..init._matrices import project_psd
-from ..init._tensors import Tucker, leading_vectors, project_tucker, unfolded
-from ..maps import CP, PSD, LowRank, SymmetricCP
-from ..operators import Entries
+from ..maps import AbstractRankedMap, LowRank
 from ..problem import Composite
 from ._descent import Watch
 from ._linearised import with_weights
-from ._structure import convincing_observations, degrees_of_freedom, with_rank
+from ._structure import convincing_observations
 from ._tables import TableFit, fit_low_rank, precisions
 
 # Of a row or column of an exact table, so much must be explained, to rounding errors of the largest
@@ -37,6 +35,7 @@ class FactorStart(NamedTuple):
     rank: int
     sweeps: int
     interrupted: bool
+    """Whether it was stopped on the way, and this is all there is."""
 
 
 def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[FactorStart]:
@@ -45,12 +44,12 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
     A tensor may be exact as a matrix, whose rank and wrong entries are found more surely.
     """
     map = problem.map
-    assert isinstance(map, (PSD, CP, SymmetricCP))
+    assert isinstance(map, AbstractRankedMap)
     assert map.shape is not None
     if math.prod(map.shape) > max(problem.data.size, _LARGE):
         return
     array, weights = _as_array(problem, map.shape)
-    kinds = (_semidefinite,) if isinstance(map, PSD) else (_unfolded, _tensor)
+    kinds = (_semidefinite,) if len(map.shape) == 2 else (_unfolded, _tensor)
     for kind in kinds:
         found = kind(problem, array, weights, seed, watch)
         if found is None:
@@ -77,7 +76,7 @@ def _semidefinite(
     problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
 ) -> FactorStart:
     """What is symmetric and positive of a low-rank table."""
-    assert isinstance(problem.map, PSD)
+    assert isinstance(problem.map, AbstractRankedMap)
     found = _table(problem, array, weights, problem.map.rank, seed, watch)
     rank, (left, right) = found.map.rank, found.x
     spectrum = project_psd(left @ right.T, rank, noisy=False).parts
@@ -89,7 +88,7 @@ def _unfolded(
     problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
 ) -> FactorStart | None:
     """The terms of a tensor that is exact as the squarest of its matrices; None if none is."""
-    assert isinstance(problem.map, (CP, SymmetricCP))
+    assert isinstance(problem.map, AbstractRankedMap)
     rows, columns = _balanced_modes(array.shape)
     order, sides = (*rows, *columns), (_size(array.shape, rows), _size(array.shape, columns))
     bound = _most_terms(sides, problem.map.rank, int(np.sum(weights > 0)))
@@ -105,7 +104,7 @@ def _unfolded(
     left, right = found.x
     matrix = left @ right.T
     if not np.any(matrix):
-        raise KeyboardInterrupt  # before there was anything
+        return None  # stopped before there was anything
     # Short columns with many wrong entries may be anything: the other modes tell them.
     known = flat(weights) > 0
     wrong = np.abs(found.residual) > _ROUNDING * np.max(np.abs(matrix))
@@ -125,11 +124,11 @@ def _unfolded(
 
 
 def _core(
-    tensor: np.ndarray, lost: np.ndarray, map: CP | SymmetricCP, rank: int, seed: int
+    tensor: np.ndarray, lost: np.ndarray, map: AbstractRankedMap, rank: int, seed: int
 ) -> Tucker | None:
     """A tensor in bases of its modes, told from the entries that are not lost; None if too few."""
     if not np.any(lost):
-        return project_tucker(tensor, rank, symmetric=bool(map.symmetric), noisy=False).parts
+        return nearest_tucker(tensor, rank, symmetric=bool(map.symmetric))
     bases = []
     for mode in range(tensor.ndim):
         whole = ~np.any(unfolded(lost, mode), axis=0)
@@ -151,7 +150,7 @@ def _core(
 def _tensor(
     problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
 ) -> FactorStart:
-    assert isinstance(problem.map, (CP, SymmetricCP))
+    assert isinstance(problem.map, AbstractRankedMap)
     found = fit_tensor(
         array,
         weights,
@@ -160,23 +159,22 @@ def _tensor(
     )
     x: Parameters = found.factors
     if problem.map.symmetric:
-        tucker = project_tucker(found.values(), found.rank, symmetric=True, noisy=False).parts
+        tucker = nearest_tucker(found.values(), found.rank, symmetric=True)
         x = _terms(tucker, problem.map, found.rank, seed)
     return FactorStart(x, found.rank, found.sweeps, found.interrupted)
 
 
-def _terms(tucker: Tucker, map: CP | SymmetricCP, rank: int, seed: int) -> Parameters:
+def _terms(tucker: Tucker, map: AbstractRankedMap, rank: int, seed: int) -> Parameters:
     """Parameters of so many terms whose point is near a tensor."""
-    fewer = with_rank(map, rank)
-    assert isinstance(fewer, (CP, SymmetricCP))
-    return decompose(tucker, fewer, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    return map.parameters(decompose(tucker, rank, rng, symmetric=bool(map.symmetric)))
 
 
 def _most_terms(sides: tuple[int, int], bound: int, known: int) -> int:
     """The largest rank of a matrix whose freedom is less than half of what is known."""
     most = 0
     for rank in range(1, min(bound, *sides) + 1):
-        wanted = convincing_observations(degrees_of_freedom(LowRank(sides, rank), rank))
+        wanted = convincing_observations(LowRank(sides, rank).degrees_of_freedom)
         if wanted > (known if rank == 1 else known / 2):
             break
         most = rank
@@ -204,8 +202,9 @@ def _as_array(problem: Composite, shape: tuple[int, ...]) -> tuple[np.ndarray, n
     """
     data = np.asarray(problem.data, np.float64)
     weights = precisions(problem.loss, data.shape)
-    if isinstance(problem.operator, Entries):
-        places = np.ravel_multi_index([np.asarray(i) for i in problem.operator.indices], shape)
+    if problem.operator.point_shape is not None:
+        places = problem.operator.places(np.ones(data.shape, bool))
+        places = np.ravel_multi_index(places, shape)
         size = math.prod(shape)
         total = np.bincount(places, weights, minlength=size)
         sums = np.bincount(places, weights * data, minlength=size)

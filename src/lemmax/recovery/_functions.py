@@ -13,7 +13,6 @@ from ..fit import Fit, FitStatus, fit
 from ..fit.api import STARTS
 from ..losses import SquaredL2
 from ..maps import FromFunction
-from ..operators import Identity
 from ..problem import Composite
 from ._linearised import weights_of
 from ._objections import Objection
@@ -50,7 +49,7 @@ def recover_function(
     y = np.where(weights > 0, np.asarray(problem.data, np.float64), np.nan)
     fitted = fit(
         # The function itself is compiled once for all calls.
-        map.function if isinstance(operator, Identity) else observed,
+        map.function if operator.entrywise and operator.point_shape is None else observed,
         y,
         x0,
         loss=None if robust else SquaredL2(),

@@ -9,9 +9,8 @@ import math
 import numpy as np
 from scipy.sparse.linalg import svds
 
+from .._terms import leading_vectors, multiplied, unfolded
 from ..init._start import Observations
-from ..init._tensors import leading_vectors, multiplied, unfolded
-from ..operators import Entries
 from ..points import KruskalPoint
 from ..problem import Composite
 from ._components import Components
@@ -32,14 +31,14 @@ def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level
 
     Components that live on a few rows are the outliers of those.
     """
-    operator, used = problem.operator, known & (np.abs(residual) <= level)
-    if isinstance(operator, Entries):
-        if math.prod(operator.shape) > _LARGE:
-            return 0.0
-        rest = np.zeros(operator.shape)
-        np.add.at(rest, tuple(np.asarray(i)[used] for i in operator.indices), residual[used])
-    else:
+    used, shape = known & (np.abs(residual) <= level), problem.operator.point_shape
+    if shape is None:
         rest = np.where(used, residual, 0.0)
+    elif math.prod(shape) > _LARGE:
+        return 0.0
+    else:
+        rest = np.zeros(shape)
+        np.add.at(rest, problem.operator.places(used), residual[used])
     share = float(used.sum()) / rest.size
     if not share:
         return 0.0

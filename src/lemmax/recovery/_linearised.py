@@ -25,17 +25,15 @@ from .._tree import tree_dot
 from .._typing import Parameters, RealLike
 from ..init import random_starts
 from ..losses import AbstractLoss
-from ..maps import AbstractMap
+from ..maps import AbstractMap, AbstractRankedMap
 from ..methods import lmm
 from ..methods._measured import measured_jacobian
 from ..methods._prox_linear import Promise, ProxLinear
 from ..methods.steps import BulkPolyak
-from ..operators import Entries, Identity
 from ..points import DensePoint
 from ..problem import Composite
 from ..solve import solve
 from ..status import Status
-from ._structure import is_ranked
 
 # More iterations of the inner solver than this are needed only where there is nothing to find.
 _PROX_LINEAR = ProxLinear(inner_steps=1000)
@@ -71,7 +69,7 @@ class Workbench:
     def __init__(self, problem: Composite):
         self.problem = problem
         self.map = problem.map
-        self.ranked = problem.map if is_ranked(problem.map) else None
+        self.ranked = problem.map if isinstance(problem.map, AbstractRankedMap) else None
         self.passes = 0
 
     def weights(self) -> np.ndarray:
@@ -123,7 +121,7 @@ class Workbench:
         operator = self.problem.operator
         if self.map.parameter_shapes is None:  # a function's values are different things
             return np.arange(size).reshape(shape)
-        if isinstance(operator, (Identity, Entries)) and self.map.symmetric is not None:
+        if operator.entrywise and self.map.symmetric is not None:
             return self._numbers_of_entries()
         self.passes += 1
         x = cast_floats(random_starts(self.map, 1, seed=0)[0], self.problem.data.dtype)
@@ -135,15 +133,12 @@ class Workbench:
     def _numbers_of_entries(self) -> np.ndarray:
         """The place of every observed entry; of a symmetric point one for all permutations."""
         operator, shape = self.problem.operator, self.problem.data.shape
-        if isinstance(operator, Entries):
-            places, whole = [np.asarray(index) for index in operator.indices], operator.shape
-        else:
-            places, whole = list(np.indices(shape, sparse=not self.map.symmetric)), shape
+        if operator.point_shape is None and not self.map.symmetric:
+            return np.arange(math.prod(shape)).reshape(shape)
+        places = operator.places(np.ones(shape, bool))
         if self.map.symmetric:
-            places = list(np.sort(np.stack(places), axis=0))
-        steps = np.cumprod((1, *whole[:0:-1]))[::-1]
-        products = [int(step) * place for step, place in zip(steps, places, strict=True)]
-        return sum(products[1:], products[0])
+            places = tuple(np.sort(np.stack(places), axis=0))
+        return np.ravel_multi_index(places, operator.point_shape or shape).reshape(shape)
 
     def norm(self, at: Linearised) -> float:
         """Of the point."""
@@ -169,7 +164,8 @@ class Workbench:
         """Minimise the weighted sum of squares of the linearised residual, damped."""
         damping = np.asarray(damping, at.residual.dtype)  # a number would be compiled in
         alike = not any(weights.strides) or np.min(weights) == np.max(weights)
-        if at.matrix is None and isinstance(self.problem.operator, Identity) and alike:
+        operator = self.problem.operator
+        if at.matrix is None and operator.entrywise and operator.point_shape is None and alike:
             self.passes += 1
             return _least_squares_of_all(self.problem, at.x, at.residual, damping)
         on_device = jnp.asarray(weights, at.residual.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from .._typing import Parameters
 from ..problem import Composite
 from ._linearised import LEAST_DAMPING, Linearised, Workbench, parameter_count, weights_of
-from ._structure import convincing_observations, degrees_of_freedom
+from ._structure import convincing_observations
 
 # The median of |z| for a standard Gaussian, and the size beyond which a residual is none of one.
 _MEDIAN_OF_A_GAUSSIAN = 0.6745
@@ -124,5 +124,5 @@ def schwarz(
 def freedom_of(bench: Workbench, at: Linearised) -> int:
     """The number of degrees of freedom of a fit: all parameters, if more is not known."""
     if bench.ranked is not None and at.rank is not None:
-        return degrees_of_freedom(bench.ranked, at.rank)
+        return bench.ranked.with_rank(at.rank).degrees_of_freedom
     return parameter_count(at.x)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from .._typing import Parameters
-from ..operators import Entries
+from ..maps import AbstractRankedMap
 from ..problem import Composite
 from ._certificate import Lines
 from ._components import Components, lonely_lines, unfoldings
-from ._structure import Ranked
 
 # So many other fits to a row are looked at: all through as few entries as there are terms, or some.
 _DRAWS = 500
@@ -19,14 +18,11 @@ _DRAWS = 500
 _FARTHER = 5.0
 
 
-def lines_of(problem: Composite, known: np.ndarray, map: Ranked, x: Parameters) -> Lines:
+def lines_of(problem: Composite, known: np.ndarray, map: AbstractRankedMap, x: Parameters) -> Lines:
     """The rows and columns (or slices) of a point of which the known entries are observed."""
     factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
 
-    def places(which: np.ndarray) -> list[np.ndarray]:
-        if isinstance(problem.operator, Entries):
-            return [np.asarray(index)[which] for index in problem.operator.indices]
-        return list(np.nonzero(which))
+    places = problem.operator.places
 
     def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
         values = np.asarray(problem.data, np.float64)[known]
@@ -44,7 +40,7 @@ def lines_of(problem: Composite, known: np.ndarray, map: Ranked, x: Parameters) 
 
 def contested(
     factors: list[np.ndarray],
-    places: list[np.ndarray],
+    places: tuple[np.ndarray, ...],
     values: np.ndarray,
     explained: np.ndarray,
     tolerance: float,

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from .._typing import Parameters
-from ..losses import L1, L2, Quantile, SquaredL2
 from ..problem import Composite
 from ._answer import Answer
 from ._linearised import typical_size
@@ -28,9 +27,8 @@ class Unit(NamedTuple):
         """Near the typical size of the data; 1 unless that is extreme and the map homogeneous."""
         exponent = math.log2(typical_size(problem.data, known))
         degree = problem.map.degree
-        homogeneous = isinstance(problem.loss, (L1, L2, SquaredL2, Quantile))
         harmless = _HARMLESS * np.finfo(problem.data.dtype).maxexp
-        if abs(exponent) <= harmless or degree is None or not homogeneous:
+        if abs(exponent) <= harmless or degree is None or problem.loss.degree is None:
             return cls(1.0, 1.0)
         root = int(exponent / degree)  # towards 0: the unit itself must not overflow
         return cls(2.0 ** (root * degree), 2.0**root)

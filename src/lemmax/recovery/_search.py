@@ -8,8 +8,9 @@ import numpy as np
 from .._typing import Parameters
 from ..init import spectral
 from ..init._random import random_starts_like
-from ..operators import Entries, Identity
+from ..maps import AbstractRankedMap
 from ..problem import Composite
+from ..status import Stopped
 from ._answer import Answer
 from ._certificate import Certificate, certify_exact, certify_noise
 from ._descent import MAX_STEPS, Descended, Descent, Watch
@@ -17,15 +18,8 @@ from ._evidence import Evidence, as_array
 from ._factor_start import FactorStart, factor_starts
 from ._kept_aside import Predictions, predictions
 from ._linearised import Linearised, Workbench
-from ._noise import Refit, refit, schwarz
-from ._structure import (
-    convincing_observations,
-    degrees_of_freedom,
-    is_ranked,
-    largest_rank,
-    lower_ranks,
-    without_zero_terms,
-)
+from ._noise import Refit, freedom_of, refit
+from ._structure import convincing_observations, lower_ranks
 
 # With fewer observations per degree of freedom than this, lower ranks are tried first: at the
 # bound there are points that fit better than the truth.
@@ -57,13 +51,12 @@ class Search:
     ):
         self.problem, self.x0, self.seed, self.restarts = problem, x0, seed, restarts
         self.robust = problem.loss.robust
-        self.entrywise = isinstance(problem.operator, (Identity, Entries))
+        self.entrywise = problem.operator.entrywise
         self.bench = Workbench(problem)
         self.watch = watch
         self.descent = Descent(self.bench, self.robust, watch, np.random.default_rng(seed))
         self._evidence = Evidence(problem, self.bench, self.descent)
         self.steps = 0
-        self._interrupted = False  # while there was no descent yet
         # Of every attempt, and of every rank: asked for again when all attempts have failed.
         self._own_refits: list[Refit] = []
         self._refits: list[list[tuple[Refit, np.ndarray | None]]] = []
@@ -76,23 +69,22 @@ class Search:
 
     def run(self) -> Answer:
         """Try starts and ranks in turn; the first certified answer, or else the best of all."""
-        ends: list[Descended] = []
         try:
-            return self._run(ends)
-        except KeyboardInterrupt:
-            if not ends:
+            return self._run()
+        except (Stopped, KeyboardInterrupt):
+            end = self.descent.latest
+            if end is None:
                 raise
-            return self._exact(ends[-1])._replace(interrupted=True)
+            freedom = freedom_of(self.bench, end.at)
+            nothing = Certificate.interrupted(self.descent.known, freedom)
+            return self._answer(end.at, end.sizes, nothing)._replace(interrupted=True)
 
-    def _run(self, ends: list[Descended]) -> Answer:
-        for attempt in self._attempts():
-            x, rank, steps, noisy = attempt
-            end = self.descent.run(x, rank, 0 if self._interrupted else steps)
-            end = end._replace(interrupted=end.interrupted or self._interrupted)
+    def _run(self) -> Answer:
+        ends: list[Descended] = []
+        for x, rank, steps, noisy in self._attempts():
+            end = self.descent.run(x, rank, steps)
             ends.append(end)
             self.steps += end.steps
-            if end.interrupted:
-                return self._exact(end)
             if end.exact:
                 answer = self._exact(self._trimmed(end))
                 if answer.certificate.holds:
@@ -118,13 +110,11 @@ class Search:
         """
         if self.bench.ranked is None or not self.robust:
             return None
-        assert is_ranked(noisy.map)
+        assert isinstance(noisy.map, AbstractRankedMap)
         found = noisy.map.rank
         for rank in range(found, min(found + _NEAR, self.bench.ranked.rank - 1) + 1):
             end = self.descent.run(self.descent.cut(x, rank), rank)
             self.steps += end.steps
-            if end.interrupted:
-                return None
             if not end.exact:
                 # Beside many outliers the last digits do not show in the value; in squares they do.
                 at = refit(self.bench, end.at.x, rank, self.robust).at
@@ -137,7 +127,7 @@ class Search:
 
     def _attempts(self) -> Iterator[Attempt]:
         map = self.bench.ranked
-        bound = None if map is None else largest_rank(map)
+        bound = None if map is None else map.largest_rank
         if self.x0 is not None:
             for x in self._starts_beside(self.x0):
                 if map is not None and bound is not None and bound < map.rank:
@@ -172,13 +162,13 @@ class Search:
         """
         map, count = self.bench.ranked, int(self.descent.known.sum())
         assert map is not None
-        if count >= _ENOUGH * degrees_of_freedom(map, bound):
+        if count >= _ENOUGH * map.with_rank(bound).degrees_of_freedom:
             return [bound, *lower_ranks(bound)]
         ranks = [*lower_ranks(bound), bound]
         provable = [
             rank
             for rank in ranks
-            if convincing_observations(degrees_of_freedom(map, rank)) <= count
+            if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= count
         ]
         return provable or ranks[:1]
 
@@ -193,7 +183,9 @@ class Search:
         for start in factor_starts(self.problem, self.seed, self.watch):
             self.bench.passes += 2 * start.sweeps
             self.steps += start.sweeps
-            self._interrupted = start.interrupted
+            if start.interrupted:
+                self.descent.run(start.x, start.rank, 0)
+                raise Stopped
             yield start
 
     def _starts_beside(self, given: Parameters) -> Iterator[Parameters]:
@@ -220,7 +212,7 @@ class Search:
 
     def _exact(self, end: Descended) -> Answer:
         certificate = certify_exact(self._evidence.fit(end.at), self.descent.zero)
-        return self._answer(end.at, end.sizes, certificate, end.interrupted)
+        return self._answer(end.at, end.sizes, certificate)
 
     def _noisy(self, ends: list[Descended]) -> Answer:
         """The best least-squares fit to the bulk, of any rank that was met or is contained."""
@@ -241,31 +233,20 @@ class Search:
         if self.descent.vanishes(best.at.residual):  # no noise after all
             certificate = certify_exact(self._evidence.fit(best.at), self.descent.zero)
             return self._answer(best.at, sizes, certificate)
+        self.descent.latest = Descended(best.at, sizes, 0)
         fit = self._evidence.fit(best.at)
-        try:
-            certificate = certify_noise(
-                fit, best.used, best.scale, lambda: self._predictions(best, steps)
-            )
-        except KeyboardInterrupt:
-            return self._answer(best.at, sizes, certify_exact(fit, self.descent.zero), True)
+        certificate = certify_noise(
+            fit, best.used, best.scale, lambda: self._predictions(best, steps)
+        )
         return self._answer(best.at, sizes, certificate)
 
-    def _answer(
-        self,
-        at: Linearised,
-        sizes: np.ndarray | None,
-        certificate: Certificate,
-        interrupted: bool = False,
-    ) -> Answer:
+    def _answer(self, at: Linearised, sizes: np.ndarray | None, certificate: Certificate) -> Answer:
         map, x = self.problem.map, at.x
         if self.bench.ranked is not None and at.rank is not None:
-            map, x = without_zero_terms(self.bench.ranked, x, at.rank)
+            map, x = self.bench.ranked.first_terms(x, at.rank)
             if sizes is not None and not np.any(sizes[at.rank :] > _NOTHING * sizes[0]):
                 sizes = sizes[: at.rank]  # a lower rank was tried from the start: nothing was cut
-        residual = as_array(at)
-        used = certificate.explained
-        criterion = schwarz(self.problem, residual, used, certificate.noise, certificate.freedom)
-        return Answer(map, x, residual, sizes, certificate, criterion, interrupted)
+        return Answer(map, x, as_array(at), sizes, certificate)
 
     def _with_fewer_terms(self, end: Descended) -> Iterator[tuple[Parameters, int]]:
         rank = end.at.rank
@@ -295,8 +276,6 @@ class Search:
         if rank is not None:
             x = part.descent.cut(x, rank)
         end = part.descent.run(x, rank, steps)
-        if end.interrupted or part._interrupted:
-            raise KeyboardInterrupt
         again = refit(part.bench, end.at.x, end.at.rank, self.robust)
         self.bench.passes += part.passes
         return as_array(again.at)

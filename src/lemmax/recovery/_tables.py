@@ -9,8 +9,8 @@ from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..maps import LowRank
-from ..operators import Entries
 from ..problem import Composite
+from ..status import Stopped
 from ._answer import Answer
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
 from ._descent import Descent, Watch
@@ -19,7 +19,6 @@ from ._left_over import left_over
 from ._linearised import Workbench, weights_of
 from ._noise import bulk_of, schwarz
 from ._rivals import lines_of
-from ._structure import degrees_of_freedom, term_sizes
 from ._tangent import spread_of_entries, tangent_of_entries
 
 
@@ -39,7 +38,7 @@ class TableFit(NamedTuple):
     @property
     def freedom(self) -> int:
         """Degrees of freedom."""
-        return degrees_of_freedom(self.map, self.map.rank)
+        return self.map.degrees_of_freedom
 
 
 def search_table(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
@@ -61,34 +60,35 @@ class _TableSearch:
     def run(self) -> Answer:
         """The fit with its certificate."""
         found = self._fitted(self.problem)
-        fit = self._seen(found)
+        try:
+            return self._answer(found, self._certified(found))
+        except (Stopped, KeyboardInterrupt):
+            nothing = Certificate.interrupted(self.descent.known, found.freedom)
+            return self._answer(found, nothing)._replace(interrupted=True)
+
+    def _certified(self, found: TableFit) -> Certificate:
         if found.interrupted:
-            answer = self._answer(found, certify_exact(fit, self.descent.zero))
-            return answer._replace(interrupted=True)
+            raise Stopped
+        fit = self._seen(found)
         if fit.norm == 0:
-            return self._answer(found, nothing_found(fit, found.freedom))
+            return nothing_found(fit, found.freedom)
         if self.descent.vanishes(fit.residual):
-            return self._answer(found, certify_exact(fit, self.descent.zero))
+            return certify_exact(fit, self.descent.zero)
         used, scale = bulk_of(fit.residual, fit.known, found.freedom, self.robust)
 
         def again(part: Composite) -> np.ndarray:
             less = self._fitted(part)
             if less.interrupted:
-                raise KeyboardInterrupt
+                raise Stopped
             return less.residual
 
         def spread(hidden: np.ndarray) -> np.ndarray:
             shown = used & ~hidden
             return spread_of_entries(self.problem, found.map, found.x, shown, hidden)
 
-        try:
-            certificate = certify_noise(
-                fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
-            )
-        except KeyboardInterrupt:
-            certificate = certify_exact(fit, self.descent.zero)
-            return self._answer(found, certificate)._replace(interrupted=True)
-        return self._answer(found, certificate)
+        return certify_noise(
+            fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
+        )
 
     def _fitted(self, problem: Composite) -> TableFit:
         found = fit_low_rank(problem, self.seed, self.watch)
@@ -106,15 +106,12 @@ class _TableSearch:
             lambda used: tangent_of_entries(self.problem, map, x, used, found.freedom),
             lines_of(self.problem, known, map, x) if self.robust else None,
             lambda level: left_over(self.problem, found.residual, known, level),
-            np.asarray(self.problem.data) == 0,
         )
 
     def _answer(self, found: TableFit, certificate: Certificate) -> Answer:
-        used, noise = certificate.explained, certificate.noise
-        criterion = schwarz(self.problem, found.residual, used, noise, found.freedom)
         x: Parameters = cast_floats(found.x, self.problem.data.dtype)
-        sizes = term_sizes(found.map, found.x)
-        return Answer(found.map, x, found.residual, sizes, certificate, criterion)
+        sizes = found.map.term_sizes(found.x)
+        return Answer(found.map, x, found.residual, sizes, certificate)
 
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
@@ -168,8 +165,8 @@ def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch:
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
 
-    if isinstance(operator, Entries):
-        rows, columns = (np.asarray(index) for index in operator.indices)
+    if operator.point_shape is not None:
+        rows, columns = operator.places(np.ones(data.shape, bool))
         if wide:
             rows, columns = columns, rows
         # The same value twice is one observation: a copy kept aside would be no test of the other.
@@ -213,7 +210,7 @@ def _best_rank(problem: Composite, found: _Factors) -> int:
     criteria = []
     for rank in range(1, found.rank + 1):
         residual = _residual(problem, found.balanced(rank))
-        freedom = degrees_of_freedom(LowRank(dims, rank), rank)
+        freedom = LowRank(dims, rank).degrees_of_freedom
         used, scale = bulk_of(residual, known, freedom, robust)
         criteria.append(schwarz(problem, residual, used, scale, freedom))
     return 1 + int(np.argmin(criteria))
@@ -222,8 +219,8 @@ def _best_rank(problem: Composite, found: _Factors) -> int:
 def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     left, right = x
     data = np.asarray(problem.data, np.float64)
-    if isinstance(problem.operator, Entries):
-        rows, columns = (np.asarray(index) for index in problem.operator.indices)
+    if problem.operator.point_shape is not None:
+        rows, columns = problem.operator.places(np.ones(data.shape, bool))
         return np.einsum("ij,ij->i", left[rows], right[columns]) - data
     return left @ right.T - data
 

@@ -15,14 +15,16 @@ from scipy.sparse import csgraph
 
 from .._programs import compiled
 from .._typing import Parameters
-from ..maps import AbstractMap
-from ..operators import AbstractOperator, Entries
+from ..maps import AbstractMap, AbstractRankedMap
+from ..operators import AbstractOperator
 from ..problem import Composite
-from ._structure import Ranked
 
 _UNSEEN = 1e-12
 # Up to here the tangents of observed entries are looked at one by one.
 _FEW_PARAMETERS, _SMALL = 600, 3e6
+
+Places = tuple[np.ndarray, ...]
+"""Indices of entries, one array for each mode."""
 
 
 class Tangent(NamedTuple):
@@ -68,7 +70,7 @@ def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tu
 
 
 def tangent_of_entries(
-    problem: Composite, map: Ranked, x: Parameters, used: np.ndarray, freedom: int
+    problem: Composite, map: AbstractRankedMap, x: Parameters, used: np.ndarray, freedom: int
 ) -> Tangent:
     """For observed entries of a matrix or tensor.
 
@@ -81,10 +83,10 @@ def tangent_of_entries(
     shape = tuple(len(factor) for factor in factors)
     parameters = sum(factor.size for factor in factors)
     if parameters <= _FEW_PARAMETERS and math.prod(shape) * parameters <= _SMALL:
-        seen = _places(operator, shape, used)
+        seen = operator.places(used)
         inner, outer = (
             _derivatives(factors, places, bool(map.symmetric))
-            for places in (seen, list(np.indices(shape).reshape(len(shape), -1)))
+            for places in (seen, tuple(np.indices(shape).reshape(len(shape), -1)))
         )
         return _compared(inner.T @ inner, outer.T @ outer, freedom)
     if _parts(shape, _links(operator, shape, used), bool(map.symmetric)) > 1:
@@ -97,7 +99,7 @@ def tangent_of_entries(
 
 
 def spread_of_entries(
-    problem: Composite, map: Ranked, x: Parameters, shown: np.ndarray, asked: np.ndarray
+    problem: Composite, map: AbstractRankedMap, x: Parameters, shown: np.ndarray, asked: np.ndarray
 ) -> np.ndarray:
     """The standard deviation of ``prediction - observation`` in units of that of the noise.
 
@@ -105,8 +107,7 @@ def spread_of_entries(
     variances of all that an entry is made of add up. Infinite where a row cannot be known.
     """
     factors = _balanced([np.asarray(factor, np.float64) for factor in map(x).factors])
-    shape = tuple(len(factor) for factor in factors)
-    places = _places(problem.operator, shape, asked)
+    places = problem.operator.places(asked)
     grams = list(_row_grams(problem.operator, factors, shown))
     if map.symmetric:
         grams = [sum(grams[1:], grams[0])] * len(grams)
@@ -124,9 +125,7 @@ def spread_of_entries(
     return spread
 
 
-def _product_of_others(
-    factors: list[np.ndarray], places: list[np.ndarray], mode: int
-) -> np.ndarray:
+def _product_of_others(factors: list[np.ndarray], places: Places, mode: int) -> np.ndarray:
     """What the row of one factor is multiplied by in given entries."""
     rows = [other[index] for other, index in zip(factors, places, strict=True)]
     return functools.reduce(np.multiply, rows[:mode] + rows[mode + 1 :])
@@ -140,18 +139,7 @@ def _balanced(factors: list[np.ndarray]) -> list[np.ndarray]:
     return [f / np.where(size > 0, size, 1) for f, size in zip(factors, sizes, strict=True)]
 
 
-def _places(
-    operator: AbstractOperator, shape: tuple[int, ...], used: np.ndarray
-) -> list[np.ndarray]:
-    """Where the entries are that count, one array of indices for each mode."""
-    if isinstance(operator, Entries):
-        return [np.asarray(index)[used] for index in operator.indices]
-    return list(np.nonzero(used.reshape(shape)))
-
-
-def _derivatives(
-    factors: list[np.ndarray], places: list[np.ndarray], symmetric: bool
-) -> np.ndarray:
+def _derivatives(factors: list[np.ndarray], places: Places, symmetric: bool) -> np.ndarray:
     """Of given entries with respect to all factors; one row for each entry."""
     count, rank = len(places[0]), factors[0].shape[1]
     entries, blocks = np.arange(count), []
@@ -168,8 +156,8 @@ def _links(
 ) -> list[tuple[np.ndarray, ...]]:
     """For each mode but the first: pairs of indices of the first and of it that an entry has."""
     modes = range(1, len(shape))
-    if isinstance(operator, Entries):
-        places = _places(operator, shape, used)
+    if operator.point_shape is not None:
+        places = operator.places(used)
         return [(places[0], places[mode]) for mode in modes]
     # Of a whole array it is enough to know between which indices there is any entry.
     others = (tuple(k for k in modes if k != mode) for mode in modes)
@@ -197,8 +185,8 @@ def _row_grams(
     products = [np.stack([f[:, a] * f[:, b] for a, b in pairs], axis=1) for f in factors]
     for mode, factor in enumerate(factors):
         others = [k for k in range(len(factors)) if k != mode]
-        if isinstance(operator, Entries):
-            indices = [np.asarray(index)[used] for index in operator.indices]
+        if operator.point_shape is not None:
+            indices = operator.places(used)
             sums = [
                 np.bincount(
                     indices[mode],

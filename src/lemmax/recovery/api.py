@@ -12,9 +12,9 @@ from .._checks import check_kind, check_real, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
 from .._programs import forget_programs_if_many
 from .._typing import Parameters
-from ..losses import L1, AbstractLoss, Quantile
-from ..maps import PSD, AbstractMap, FromFunction, LowRank, Square
-from ..operators import AbstractOperator, Entries, Identity
+from ..losses import L1, AbstractLoss
+from ..maps import AbstractMap, AbstractRankedMap
+from ..operators import AbstractOperator
 from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
@@ -25,7 +25,6 @@ from ._linearised import weights_of, with_weights
 from ._objections import Objection
 from ._scaling import Unit
 from ._search import Search
-from ._structure import is_ranked, with_rank
 from ._tables import search_table
 from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
@@ -104,12 +103,12 @@ def recover(
     check_kind("loss", loss, AbstractLoss, "one of lemmax's (an instance of AbstractLoss)")
     if operator is None:
         data, loss = _without_missing(data, loss)
-    if isinstance(map, (PSD, LowRank)) and x0 is None:
-        map = with_rank(map, min(map.rank, *map.shape))  # a matrix has no more
+    if isinstance(map, AbstractRankedMap) and x0 is None:
+        map = map.with_rank(map.largest_rank)
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     # A quantile is not where right data lie: it keeps its loss.
-    if isinstance(problem.map, FromFunction) and not isinstance(loss, Quantile):
+    if map.parametric and loss.symmetric:
         assert x0 is not None
         return recover_function(problem, x0, restarts, max_seconds, callback, progress)
     forget_programs_if_many()
@@ -172,8 +171,9 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
 def _search(
     problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
 ) -> tuple[Answer, int, int]:
-    entrywise = isinstance(problem.operator, (Identity, Entries))
-    if entrywise and isinstance(problem.map, LowRank) and x0 is None:
+    map = problem.map
+    table = isinstance(map, AbstractRankedMap) and len(map.shape or ()) == 2 and not map.symmetric
+    if table and problem.operator.entrywise and x0 is None:
         return search_table(problem, seed, watch)
     search = Search(problem, x0, seed, restarts, watch)
     return search.run(), search.passes, search.steps
@@ -207,7 +207,7 @@ def _as_recovery(
     outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
     count = int(known.sum())
     wrong = len(outliers[0]) / count
-    bound = problem.map.rank if is_ranked(problem.map) else None
+    bound = problem.map.rank if isinstance(problem.map, AbstractRankedMap) else None
     held = certificate.holds
     needed = needed_observations(answer.map if held else problem.map, certificate.freedom, wrong)
     return Recovery(
@@ -246,16 +246,16 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
 
 
 def _rank(answer: Answer) -> int | None:
-    if isinstance(answer.map, Square):
-        # Entries that are there for sure: above the error to expect, shared by all.
-        entries = np.asarray(answer.x, np.float64) ** 2
-        error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
-        entries = entries / max(np.max(entries), np.finfo(float).tiny)
-        level = max(1e-8, error / np.sqrt(entries.size)) * np.linalg.norm(entries)
-        return int(np.sum(entries > level))
-    if not is_ranked(answer.map):
+    if isinstance(answer.map, AbstractRankedMap):
+        return answer.map.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
+    sizes = answer.map.term_sizes(answer.x)
+    if sizes is None:
         return None
-    return answer.map.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
+    # Terms that are there for sure: above the error to expect, shared by all.
+    error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
+    sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
+    level = max(1e-8, error / np.sqrt(sizes.size)) * np.linalg.norm(sizes)
+    return int(np.sum(sizes > level))
 
 
 def _status(answer: Answer, certificate: Certificate, few: bool) -> RecoveryStatus:

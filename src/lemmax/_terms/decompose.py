@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .._typing import Parameters
-from ..maps import CP, SymmetricCP
-from ._polish import polish
-from ._tensors import (
+from .polish import polish
+from .tensors import (
     Tucker,
     balanced,
-    project_tucker,
+    nearest_tucker,
     simultaneous_diagonalisation,
     symmetric_terms,
 )
+
+Factors = tuple[np.ndarray, ...]
 
 _TRIES = 3
 # Relative to the core: a fit this good ends the search, and terms that a candidate lacks begin
@@ -26,21 +26,24 @@ _OF_THE_ERROR = 0.1
 
 
 def decompose(
-    tucker: Tucker, map: CP | SymmetricCP, rng: np.random.Generator, tries: int | None = None
-) -> Parameters:
-    """Parameters of the map, of its full rank, whose point is near a tensor in Tucker form.
+    tucker: Tucker,
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    symmetric: bool,
+    tries: int | None = None,
+) -> Factors:
+    """Factors of that many terms, near a tensor in Tucker form; all the same if symmetric.
 
     With noise no candidate is exact, and the first `tries` are enough for a start.
     """
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
-    symmetric = isinstance(map, SymmetricCP)
     if size == 0:  # which has no direction to start from
-        zeros = tuple(np.zeros((len(basis), map.rank)) for basis in tucker.bases)
-        return zeros[0] if symmetric else zeros
+        return tuple(np.zeros((len(basis), rank)) for basis in tucker.bases)
     core = tucker.core / size
-    best: tuple[np.ndarray, ...] = ()
+    best: Factors = ()
     error = np.inf
-    for candidate in itertools.islice(_candidates(core, map.rank, symmetric, rng), tries):
+    for candidate in itertools.islice(_candidates(core, rank, symmetric, rng), tries):
         polished, left = polish(candidate, core, symmetric)
         if left < error:
             best, error = polished, left
@@ -53,25 +56,24 @@ def decompose(
     )
     least = (_OF_THE_ERROR * max(error, _GOOD_FIT) * size) ** (1 / order)
     enough = np.linalg.norm(factors[0], axis=0) >= least
-    filled = tuple(np.where(enough, f, least * _directions(rng, f.shape)) for f in factors)
-    return filled[0] if symmetric else filled
+    if symmetric:
+        filled = np.where(enough, factors[0], least * _directions(rng, factors[0].shape))
+        return (filled,) * order
+    return tuple(np.where(enough, f, least * _directions(rng, f.shape)) for f in factors)
 
 
-def factors_of_tensor(
-    core: np.ndarray,
-    bases: tuple[np.ndarray, ...],
-    map: CP | SymmetricCP,
-    rng: np.random.Generator,
-) -> Parameters:
-    """Parameters of a map for a tensor given exactly by a core and orthonormal bases."""
-    found = project_tucker(core, map.rank, symmetric=bool(map.symmetric), noisy=False).parts
-    lifted = tuple(q @ basis for q, basis in zip(bases, found.bases, strict=True))
-    return decompose(Tucker(found.core, lifted), map, rng)
+def leading_terms(
+    tucker: Tucker, rank: int, rng: np.random.Generator, *, symmetric: bool
+) -> Factors:
+    """Factors of that many terms, of a tensor given exactly, perhaps of a higher rank."""
+    found = nearest_tucker(tucker.core, rank, symmetric=symmetric)
+    lifted = tuple(q @ basis for q, basis in zip(tucker.bases, found.bases, strict=True))
+    return decompose(Tucker(found.core, lifted), rank, rng, symmetric=symmetric)
 
 
 def _candidates(
     core: np.ndarray, rank: int, symmetric: bool, rng: np.random.Generator
-) -> Iterator[tuple[np.ndarray, ...]]:
+) -> Iterator[Factors]:
     """Jennrich's factors for fewer and fewer terms, in case the rank is generous; then any."""
     order = core.ndim
     count = min(rank, *core.shape[:2])
@@ -90,12 +92,12 @@ def _candidates(
 
 
 def _with_more_terms(
-    factors: tuple[np.ndarray, ...],
+    factors: Factors,
     count: int,
     size: float,
     rng: np.random.Generator,
     order: int,
-) -> tuple[np.ndarray, ...]:
+) -> Factors:
     """And random ones; of a symmetric tensor, whose factor is given once, as often as it counts."""
     more = tuple(
         np.concatenate([f, size * _directions(rng, (len(f), count))], axis=1) for f in factors

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.linalg
 
-from ._tensors import outer_products, term_columns, unfolded
+from .tensors import outer_products, term_columns, unfolded
 
 _STEPS = 100
 # The damping is the error times this, which every step makes smaller or larger.

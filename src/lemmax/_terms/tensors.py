@@ -1,13 +1,10 @@
-"""Projections onto tensors of low multilinear rank, and the CP factors of what is found."""
+"""Tensors of low multilinear rank, and the CP factors of what is found; in NumPy."""
 
 import functools
 import itertools
 from typing import NamedTuple
 
 import numpy as np
-
-from ..points import DensePoint
-from ._rounds import Projected
 
 # Sweeps of higher-order orthogonal iteration (De Lathauwer, De Moor and Vandewalle, 2000): the
 # first basis sees the noise of all columns of an unfolding, the next that of a few.
@@ -19,6 +16,10 @@ class Tucker(NamedTuple):
 
     core: np.ndarray
     bases: tuple[np.ndarray, ...]
+
+    def dense(self) -> np.ndarray:
+        """Every entry."""
+        return multiplied(self.core, tuple(basis.T for basis in self.bases))
 
 
 def unfolded(tensor: np.ndarray, mode: int) -> np.ndarray:
@@ -54,9 +55,7 @@ def symmetrised(tensor: np.ndarray) -> np.ndarray:
     return np.sum([np.transpose(tensor, p) for p in permutations], axis=0) / len(permutations)
 
 
-def project_tucker(
-    array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool = True
-) -> Projected:
+def nearest_tucker(array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool = False) -> Tucker:
     """Nearly the nearest tensor whose unfoldings have that rank, shrunk if it is noisy.
 
     Along every mode a direction keeps the fraction ``1 - (edge / value)^2`` of its singular value,
@@ -78,8 +77,7 @@ def project_tucker(
     core = multiplied(array, bases)
     if noisy:
         core = multiplied(core, tuple(np.diag(share) for share in shares))
-    dense = multiplied(core, tuple(basis.T for basis in bases))
-    return Projected(dense, DensePoint(dense), Tucker(core, bases))
+    return Tucker(core, bases)
 
 
 def leading_vectors(matrix: np.ndarray, rank: int) -> np.ndarray:

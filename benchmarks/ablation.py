@@ -1,0 +1,115 @@
+"""What each branch of `recover` is worth: switched off one at a time, on seeds of their own.
+
+    python -m benchmarks.ablation                  # all of them; names for some
+    python -m benchmarks.ablation --seeds 2 "lower ranks"
+
+Of every variant: answers that are right and called so (of exact and of noisy data), claims that are
+wrong, and passes over the data. docs/ablation.md has the table.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import lemmax as lm
+from lemmax.recovery import _certificate, _descent, _factor_start, _search, _tables
+
+from . import _recover_challenges, _recover_honesty, _recover_maps
+
+FIRST_SEED = 950_000
+
+
+def _patched(owner: object, name: str, value: object) -> Callable[[], object]:
+    return lambda: mock.patch.object(owner, name, value)
+
+
+VARIANTS: dict[str, Callable[[], object]] = {
+    "everything": contextlib.nullcontext,
+    "lower ranks": _patched(_search.Search, "_ranks", lambda self, bound: [bound]),
+    "exact answer beside a noisy one": _patched(
+        _search.Search, "_exact_beside", lambda self, answer, x: None
+    ),
+    "ranks of noisy fits": _patched(
+        _search.Search, "_with_fewer_terms", lambda self, end: iter(())
+    ),
+    "terms that are rounding errors": _patched(_search.Search, "_trimmed", lambda self, end: end),
+    "terms that shrink": _patched(_descent, "standing_terms", lambda before, after: None),
+    "shorter steps": _patched(_descent, "_SHORTER_STEPS", 0),
+    "exact unfolding": _patched(_factor_start, "_unfolded", lambda *given: None),
+    "rank of a table": _patched(_tables, "_best_rank", lambda problem, found: found.rank),
+    "terms left over": _patched(_certificate, "_missing", lambda fit, scale, objections: 0.0),
+    "rivals of rows": _patched(_certificate, "_contested", lambda fit, *rest: (0.0, ())),
+    "lonely rows": _patched(_certificate, "_lonely", lambda fit: False),
+    "data kept aside": _patched(_certificate, "_mispredictions", lambda *given: []),
+    "many zeros": _patched(_certificate, "_MANY_ZEROS", 1.0),
+    "directions not seen": _patched(_certificate, "_LEAST_GAIN", 0.0),
+    "restarts": _patched(lm, "recover", functools.partial(lm.recover, restarts=0)),
+}
+
+
+def instances(seeds: int) -> Iterator[tuple[str, Callable[[], list[dict]]]]:
+    """Honesty's and its challenges', by kind."""
+    with mock.patch.object(_recover_maps, "FIRST_SEED", FIRST_SEED):
+        for number in range(20 * seeds):
+            yield "measurements", functools.partial(_recover_honesty._judged_sensing, number)
+        for kind, shapes in (
+            ("tables", _recover_honesty.TABLES),
+            ("tensors", _recover_honesty.TENSORS),
+        ):
+            for number in range(10 * seeds):
+                yield (
+                    kind,
+                    functools.partial(_recover_honesty._judged_entries, number, kind, shapes),
+                )
+    for task in itertools.islice(_recover_challenges.challenges(100), 150, 150 + 15 * seeds):
+        yield "challenges", task
+
+
+def judged(row: dict) -> tuple[bool, bool]:
+    """Whether an answer is right and called so, and whether it is a claim that is wrong."""
+    sure, error = row["verdict"] in ("EXACT", "NOISE_LEVEL"), float(row["error"])
+    bound = 1e-3 if row["verdict"] == "EXACT" else max(1e-3, 3 * float(row["expected"]))
+    right = error <= max(1e-8, 2 * float(row["level"]))
+    return sure and right, sure and error > bound
+
+
+def measured(name: str, seeds: int) -> dict[str, np.ndarray]:
+    """Counts of right, of wrong claims, and passes, for each kind."""
+    found: dict[str, np.ndarray] = {}
+    for kind, task in instances(seeds):
+        with VARIANTS[name]():
+            (row,) = task()
+        found[kind] = found.get(kind, np.zeros(3)) + [*judged(row), int(row["passes"])]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="variants; all if none is named")
+    parser.add_argument("--seeds", type=int, default=2)
+    chosen = parser.parse_args()
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    table = Table(title="right and called so / wrong claims / passes, by kind of instance")
+    table.add_column("without")
+    for kind in ("measurements", "tables", "tensors", "challenges"):
+        table.add_column(kind)
+    for name in chosen.names or VARIANTS:
+        found = measured(name, chosen.seeds)
+        cells = [" / ".join(f"{n:.0f}" for n in counts) for counts in found.values()]
+        print(name, cells, flush=True, file=sys.stderr)
+        table.add_row(name, *cells)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
