@@ -8,6 +8,9 @@ ALONE := --xla_cpu_multi_thread_eigen=false
 # optimisation that takes a fifth of the time. test-all tests what users run, with it.
 # Tests of one file share what they compile, so they stay in one worker.
 QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+# Types and shapes that are checked at every call take a third of the time: test-all has them, and so
+# have the laws, the loop and recovery in `make elsewhere`.
+UNTYPED := --jaxtyping-packages=
 
 .PHONY: demo test test-all elsewhere lint types bench league docs setup clean
 
@@ -15,7 +18,8 @@ demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
-	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q
+	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q $(UNTYPED)
 
 test-all: setup
 	XLA_FLAGS="$(ALONE)" OPENBLAS_NUM_THREADS=1 \
@@ -26,7 +30,8 @@ test-all: setup
 elsewhere: setup
 	XLA_FLAGS="$(QUICKLY)" $(BIN)/python -m benchmarks.invariance --count 12
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
-		$(BIN)/python -m pytest -n 2 --dist loadfile -q tests/test_recovery*.py
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q \
+		tests/test_recovery*.py tests/test_laws.py tests/test_solve.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -30,8 +30,9 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _programs_are_forgotten_before_there_are_too_many():
+    # After a file, not after each test: to count them takes a while.
     yield
     if programs_are_many():
         jax.clear_caches()
