@@ -3,19 +3,35 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two workers share the cores. With threads beside them they wait for each other: small products, of
 # which there are thousands in a row, then take ten times as long.
+ALONE := --xla_cpu_multi_thread_eigen=false
+# Most of the time of the tests goes into compiling small programs that run once: without
+# optimisation that takes a fifth of the time. test-all tests what users run, with it.
 # Tests of one file share what they compile, so they stay in one worker.
-ALONE := XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OPENBLAS_NUM_THREADS=1
+QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+# Types and shapes that are checked at every call take a third of the time: test-all has them, and so
+# have the laws, the loop and recovery in `make elsewhere`.
+UNTYPED := --jaxtyping-packages=
 
-.PHONY: demo test test-all lint types bench league docs lowest setup clean
+.PHONY: demo test test-all elsewhere lint types bench league docs lowest setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
 
 test: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q
+	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q $(UNTYPED)
 
 test-all: setup
-	$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
+	XLA_FLAGS="$(ALONE)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
+
+# The same answers elsewhere: a few instances in every order, unit and environment, and the tests of
+# recovery once more with what BLAS has for another processor.
+elsewhere: setup
+	XLA_FLAGS="$(QUICKLY)" $(BIN)/python -m benchmarks.invariance --count 12
+	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -q \
+		tests/test_recovery*.py tests/test_laws.py tests/test_solve.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -11,8 +11,13 @@ _COMPILED = pathlib.Path(__file__).parent / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
+import beartype.door  # noqa: E402, F401
 import jax  # noqa: E402
+import matplotlib  # noqa: E402, F401
+import pandas  # noqa: E402, F401
 import pytest  # noqa: E402
+import scipy.stats  # noqa: E402, F401
+import sklearn  # noqa: E402, F401
 
 from lemmax._programs import programs_are_many  # noqa: E402
 
@@ -25,8 +30,9 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _programs_are_forgotten_before_there_are_too_many():
+    # After a file, not after each test: to count them takes a while.
     yield
     if programs_are_many():
         jax.clear_caches()

@@ -33,7 +33,13 @@ def errors(instance, method, max_steps, tol=0.0):
     return result.trace.metrics["error"]
 
 
-@pytest.mark.parametrize("loss", [lm.losses.L1(), lm.losses.SquaredL2()], ids=["l1", "square"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(lm.losses.L1(), id="l1"),
+        pytest.param(lm.losses.SquaredL2(), id="square", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("make", [psd, pytest.param(asymmetric, marks=pytest.mark.slow)])
 def test_steps_do_not_depend_on_conditioning_or_rank(make, loss):
     steps = {}

@@ -183,7 +183,7 @@ def test_a_fit_ends_when_time_is_up_and_keeps_what_it_has():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_zeros_in_factors_do_not_make_a_part_of_the_terms_exact(seed, spoiled):
     rng = np.random.default_rng(seed)

@@ -83,8 +83,16 @@ def test_low_rank(rank, outliers):
         assert start_error(instance) < 0.15
 
 
-@pytest.mark.parametrize("outliers", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize(("rank", "bound"), [(2, 0.1), (4, 0.2)])
+@pytest.mark.parametrize(
+    ("rank", "bound", "outliers"),
+    [
+        (2, 0.1, 0.3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((2, 0.1, 0.0), (2, 0.1, 0.1), (4, 0.2, 0.0), (4, 0.2, 0.1), (4, 0.2, 0.3))
+        ),
+    ],
+)
 def test_cp(rank, bound, outliers):
     for seed in SEEDS:
         settings = {"rank": rank, "condition": 3.0, "outliers": outliers}
@@ -178,6 +186,14 @@ def test_factored_data_are_decomposed(instance):
     start = spectral(instance.problem)
     assert start.passes == 1
     assert float(instance.problem.map(start.x0).distance(instance.truth)) < 1e-5
+
+
+def test_a_tensor_of_zeros_is_made_of_zeros():
+    """A search may end there; the data themselves are refused."""
+    zeros = tuple(np.zeros((d, 2)) for d in (3, 4, 5))
+    x = lm.maps.CP((3, 4, 5), 2).truncate(zeros, 1, np.random.default_rng(0))
+    assert [factor.shape for factor in x] == [(3, 2), (4, 2), (5, 2)]
+    assert not any(np.any(factor) for factor in x)
 
 
 def test_factored_data_of_a_higher_rank_are_truncated():

@@ -155,7 +155,7 @@ def test_callback_sees_the_rows_of_what_runs():
 
 def test_memory_budget_cuts_the_batch():
     instance = sensing()
-    runs = [run_of(instance, method) for method in METHODS]
+    runs = [run_of(instance, method) for method in METHODS[:2]]
     together = lm.solve_many(runs, max_steps=30, tol=0.0)
     one_by_one = lm.solve_many(runs, max_steps=30, tol=0.0, memory=1.0)
     for a, b in zip(together, one_by_one, strict=True):

@@ -60,7 +60,7 @@ def test_many_methods_differ_in_colour():
 
 
 def test_one_run_can_be_given_a_title():
-    ax = lm.plots.convergence(run(3), title="Polyak, target 0")
+    (ax,) = lm.plots.convergence(run(3), title="Polyak, target 0").axes
     assert ax.get_title() == "Polyak, target 0"
     assert ax.get_legend() is None
 

@@ -38,7 +38,7 @@ def test_exact_tensors_with_wrong_and_missing_entries(listed, shape, symmetric):
 
 
 def test_too_few_entries_prove_nothing():
-    _, data, known, map = spoiled((16, 14, 12), missing=0.95)
+    _, data, known, map = spoiled((8, 7, 6), missing=0.8)
     assert not lm.recover(np.where(known, data, np.nan), map).status.succeeded
 
 

@@ -268,7 +268,11 @@ def test_ctrl_c_ends_the_process_in_order(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "size"),
-    [(["--all"], "full"), (["--quick"], "quick"), (["--all", "--quick"], "quick")],
+    [
+        (["--all"], "full"),
+        (["--quick"], "quick"),
+        pytest.param(["--all", "--quick"], "quick", marks=pytest.mark.slow),
+    ],
 )
 def test_everything_is_one_option(tmp_path, monkeypatch, options, size):
     monkeypatch.setattr(figures, "load", lambda name: toy(falling, keys=["one"], name=name))
@@ -303,6 +307,7 @@ def test_figure_1_at_a_small_size(quick_fig1):
     assert (out / "fig1.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_figure_2_at_a_small_size(tmp_path):
     done = perform(figures.load("fig2"), tmp_path, size="quick")
     outcomes = [claim.outcome for claim in done.claims]

@@ -306,7 +306,8 @@ print(result.status.name, float(result.point.distance(instance.truth)) < 1e-9)
 
 
 def test_measurements_may_be_spread_over_devices():
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags}
     done = subprocess.run(
         [sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment
     )

@@ -36,7 +36,13 @@ def test_local_weak_alignment(loss):
 
 
 @pytest.mark.parametrize("name", TENSORS)
-@pytest.mark.parametrize("loss", [SHARP, QUADRATIC], ids=["sharp", "quadratic"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(SHARP, id="sharp"),
+        pytest.param(QUADRATIC, id="quadratic", marks=pytest.mark.slow),
+    ],
+)
 def test_local_strong_alignment(name, loss):
     """Theorems B.12 (Corollaries 5.18 and 5.19) and B.14 for tensors, their constant C measured."""
     found = over_trajectories(

@@ -12,7 +12,8 @@ from ._checks import check_kind
 from ._dtype import keeps_float64, require_finite, to_device
 from ._tree import is_traced
 from ._typing import Parameters, RealScalar
-from .covectors import AbstractCovector, DenseCovector
+from .covectors import AbstractCovector
+from .covectors.dense import as_covector
 from .losses import AbstractLoss
 from .maps import AbstractMap
 from .operators import AbstractOperator, Identity
@@ -103,9 +104,7 @@ class Composite(eqx.Module):
         point = self.map(x)
         residual, adjoint = self.operator.residual(point, self.data)
         subgradient = self.loss.subgradient(residual)
-        covector = adjoint(subgradient)
-        if not isinstance(covector, AbstractCovector):  # a plain array is a dense one
-            covector = DenseCovector(covector)
+        covector = as_covector(adjoint(subgradient))
         return Evaluation(
             x=x,
             point=point,
@@ -137,11 +136,14 @@ class Composite(eqx.Module):
             dense = np.asarray(self.map(x0).dense())
             if not all(np.allclose(dense, np.swapaxes(dense, 0, k)) for k in range(dense.ndim)):
                 raise ValueError(_NOT_SYMMETRIC.format(type(self.operator).__name__))
-        made = jax.tree.map(lambda leaf: leaf.shape, _outputs(self.map, x0).dense())
+        point = _outputs(self.map, x0)
+        made = jax.tree.map(lambda leaf: leaf.shape, point.dense())
         wanted = self.operator.point_shape
-        if wanted is None:
+        if wanted is None and isinstance(self.operator, Identity):
             wanted = jax.tree.map(jnp.shape, self.data)
-        if made != wanted:
+        if wanted is None:
+            _check_observations(self, point)
+        elif made != wanted:
             raise ValueError(
                 f"The map's function returns arrays of shape {made}, but {wanted} is needed to "
                 "fit the data or the operator."
@@ -201,17 +203,26 @@ def _check_shapes(problem: Composite) -> None:
         )
     if problem.operator.needs_symmetry and problem.map.symmetric is False:
         raise ValueError(_NOT_SYMMETRIC.format(name))
+    if makes is not None:
+        kind = jnp.result_type(*jax.tree.leaves(problem.data))
+        _check_observations(problem, DensePoint(jax.ShapeDtypeStruct(makes, kind)))
+    elif problem.operator.observation_shape is not None:
+        _check_observations(problem, None)
+
+
+def _check_observations(problem: Composite, point: AbstractPoint | None) -> None:
+    """Compare the data with what the operator announces or, if it does not, makes of a point."""
     observed = problem.operator.observation_shape
     if observed is None:
-        observed = makes
-    if observed is not None:
-        actual = getattr(problem.data, "shape", None)
-        if actual is None or tuple(actual) != tuple(observed):
-            raise ValueError(
-                f"The operator {name} on this map gives observations of shape {tuple(observed)}, "
-                f"but the data have shape {actual}."
-            )
-        _check_weights(problem.loss, tuple(observed))
+        with jax.enable_x64(True):  # float64 data may be there in either mode
+            observed = jax.eval_shape(lambda z: problem.operator.measure(z), point).shape
+    actual = getattr(problem.data, "shape", None)
+    if actual is None or tuple(actual) != tuple(observed):
+        raise ValueError(
+            f"The operator {type(problem.operator).__name__} on this map gives observations of "
+            f"shape {tuple(observed)}, but the data have shape {actual}."
+        )
+    _check_weights(problem.loss, tuple(observed))
 
 
 def _check_weights(loss: AbstractLoss, observed: tuple[int, ...]) -> None:

@@ -38,6 +38,8 @@ def decompose(
     With noise no candidate is exact, and the first `tries` are enough for a start.
     """
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
+    if size == 0:  # which has no direction to start from
+        return tuple(np.zeros((len(basis), rank)) for basis in tucker.bases)
     core = tucker.core / size
     best: Factors = ()
     error = np.inf

@@ -8,5 +8,4 @@ from ._base import AbstractCovector as AbstractCovector
 from .dense import DenseCovector as DenseCovector
 from .rank_one import RankOneCovector as RankOneCovector
 from .sparse import SparseCovector as SparseCovector
-from .sparse import Tiling as Tiling
 from .tucker import TuckerCovector as TuckerCovector

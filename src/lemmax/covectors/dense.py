@@ -9,6 +9,11 @@ from .._linalg import contract, mttkrp, unfold
 from ._base import AbstractCovector, sum_over_modes
 
 
+def as_covector(value: PyTree) -> AbstractCovector:
+    """What an adjoint has returned, as a covector: a plain array is a dense one."""
+    return value if isinstance(value, AbstractCovector) else DenseCovector(value)
+
+
 class DenseCovector(AbstractCovector):
     """A covector stored entry by entry.
 

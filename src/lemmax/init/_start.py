@@ -10,6 +10,7 @@ from .._dtype import common_dtype
 from .._memory import require_memory
 from .._programs import compiled
 from .._typing import Parameters
+from ..covectors.dense import as_covector
 from ..points import AbstractPoint
 from ..problem import Composite
 
@@ -91,5 +92,4 @@ def _measure(operator: Any, point: AbstractPoint) -> Any:
 
 @compiled
 def _adjoint(operator: Any, weights: Any) -> Any:
-    covector = operator.adjoint(weights)
-    return covector.dense() if hasattr(covector, "dense") else covector
+    return as_covector(operator.adjoint(weights)).dense()

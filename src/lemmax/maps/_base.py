@@ -183,7 +183,32 @@ def spectral_projections(damping: RealLike, *parts: tuple[Array, Array]) -> Proj
 
 
 def closed_form(direction: Parameters, projections: Projections) -> Preconditioned:
-    """A direction that took no inner iterations and cannot fail."""
+    """A direction that took no inner iterations and cannot fail.
+
+    This is what `AbstractMap.precondition` returns for a map of one's own that has a formula for
+    its damped system.
+
+    Parameters
+    ----------
+    direction : parameters
+        ``(J'J + damping)^-1 J'V``.
+    projections : Projections
+        Norms of the projections of V, from `spectral_projections`.
+
+    Returns
+    -------
+    Preconditioned
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from lemmax.maps import closed_form, spectral_projections
+    >>> covector, damping = jnp.array([1.0]), 1.0
+    >>> gradient, curvature = 2 * covector, jnp.array([4.0])  # of the map x -> 2 x
+    >>> projections = spectral_projections(damping, (curvature, covector**2))
+    >>> print(closed_form(gradient / (curvature + damping), projections).direction)
+    [0.4]
+    """
     return Preconditioned(
         direction, projections, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.bool_)
     )

@@ -4,7 +4,6 @@ from . import damping as damping
 from . import jacobians as jacobians
 from . import preconditioners as preconditioners
 from . import steps as steps
-from ._base import PASSES_OF_AN_EVALUATION as PASSES_OF_AN_EVALUATION
 from ._base import AbstractMethod as AbstractMethod
 from ._base import Move as Move
 from ._preconditioned import PreconditionedSubgradient as PreconditionedSubgradient

@@ -13,7 +13,8 @@ from .._checks import as_whole, check_positive
 from .._dtype import keeps_float64
 from .._tree import is_traced
 from .._typing import AnyArray
-from ..covectors import AbstractCovector, DenseCovector, SparseCovector, Tiling
+from ..covectors import AbstractCovector, DenseCovector, SparseCovector
+from ..covectors.sparse import Tiling
 from ..points import AbstractPoint, KruskalPoint
 from ._base import AbstractOperator
 

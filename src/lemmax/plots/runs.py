@@ -37,8 +37,8 @@ def convergence(
 
     Returns
     -------
-    matplotlib Axes
-        Of a figure that pyplot does not know: ``ax.figure.savefig(...)``, or give an ``ax``.
+    matplotlib Figure
+        A new one that pyplot does not know, or that of ``ax``.
 
     Examples
     --------
@@ -46,7 +46,8 @@ def convergence(
     >>> import lemmax as lm
     >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(1), data=jnp.array([4.0]))
     >>> result = lm.solve(problem, lm.methods.lmm(), jnp.array([1.0]))
-    >>> lm.plots.convergence(result, title="LMM, target 0").get_yscale()
+    >>> figure = lm.plots.convergence(result, title="LMM, target 0")
+    >>> figure.axes[0].get_yscale()
     'log'
     """
     if isinstance(results, Result):
@@ -65,7 +66,7 @@ def convergence(
     if len(named) > 1:
         # Beside the curves; in somebody else's axes there may be no room for that.
         ax.legend(**(_OUTSIDE if own else {}))
-    return ax
+    return ax.figure
 
 
 def compare(comparison: Comparison, metric: str | None = None, title: str | None = None) -> Any:

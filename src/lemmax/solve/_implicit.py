@@ -10,6 +10,8 @@ moves the solution by the dx that solves
 of minimum norm where that leaves something open. All matrices are of the size of the parameters.
 """
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,6 +44,8 @@ _UNMOVED, _STATIONARY = 1e-3, 1e-3
 # A change of the active residuals that the parameters cannot follow, relative to it.
 _INCONSISTENT = 1e-4
 _LARGEST = 4096
+# Runs that end so may be at a solution; whether they are, the slope tells.
+_AT_A_SOLUTION = (*(s for s in Status if s.succeeded), Status.PRECISION_FLOOR)
 
 _eigh = one_by_one(lambda a: jnp.linalg.eigh(a))
 _svd = one_by_one(lambda a: jnp.linalg.svd(a, full_matrices=False))
@@ -189,9 +193,7 @@ def _analysed(
     solution = _Solution(moving, fixed, x, at, active, slopes, multipliers)
     system = _System.of(scaled, jax.jacfwd(solution.slope)(flat, moving), rows)
     existence = Existence(
-        (code == Status.TARGET_REACHED)
-        | (code == Status.CONVERGED)
-        | (code == Status.PRECISION_FLOOR),
+        functools.reduce(operator.or_, [code == status for status in _AT_A_SOLUTION]),
         _stationary(solution, system, problem),
         system.determines(lambda u: problem.map(unravel(u)).dense(), flat),
     )

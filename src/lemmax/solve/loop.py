@@ -10,7 +10,8 @@ from jaxtyping import Array, Int
 
 from .._tree import tree_norm, tree_where
 from .._typing import Parameters, RealScalar
-from ..methods import PASSES_OF_AN_EVALUATION, AbstractMethod
+from ..methods import AbstractMethod
+from ..methods._base import PASSES_OF_AN_EVALUATION
 from ..problem import Composite, Evaluation
 from ..status import Status
 from .stopping import Progress, Stopping, begin, judge_move, judge_value

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..methods import PASSES_OF_AN_EVALUATION
+from ..methods._base import PASSES_OF_AN_EVALUATION
 
 
 class Trace(eqx.Module):

@@ -5,12 +5,24 @@ import string
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from ..covectors import AbstractCovector, DenseCovector
+from ..covectors.dense import as_covector
 from ..operators import AbstractOperator
 from ..points import AbstractPoint, DensePoint
-from ._numbers import Key, flat, generator, normal_like, require, require_close
+from ._numbers import (
+    Key,
+    compiled_quickly,
+    flat,
+    generator,
+    normal_like,
+    require,
+    require_close,
+)
+
+# Of the thin matrices that covectors are multiplied by.
+_RANK = 2
 
 
 def check_operator(
@@ -51,29 +63,20 @@ def check_operator(
     name, rng = type(operator).__name__, generator(key)
     with jax.enable_x64(True):
         point = jax.tree.map(jnp.asarray, point)
-        observed = operator.measure(point)
+        dense, observed, of_dense, of_opposite = _observed(operator, point)
         shape = operator.observation_shape
         require(
             shape is None or tuple(shape) == observed.shape,
             f"{name} announces observations of shape {shape}, but measures {observed.shape}.",
         )
-        dense = point.dense()
-        require_close(
-            operator.measure(DensePoint(dense)), observed, rtol, f"{name}.measure of a dense point"
-        )
-        opposite = DensePoint(jax.tree.map(lambda leaf: -2 * leaf, dense))
-        require_close(
-            operator.measure(opposite), -2 * observed, rtol, f"{name}.measure of -2 times a point"
-        )
+        require_close(of_dense, observed, rtol, f"{name}.measure of a dense point")
+        opposite = -2 * np.asarray(observed)
+        require_close(of_opposite, opposite, rtol, f"{name}.measure of -2 times a point")
 
-        data = normal_like(rng, observed)
-        residual, adjoint = operator.residual(point, data)
-        require_close(residual, observed - data, rtol, f"{name}.residual")
-        covectors = []
-        for _ in range(3):
-            s = normal_like(rng, observed)
-            covector = adjoint(s)
-            covectors.append(covector)
+        data, *duals = (normal_like(rng, observed) for _ in range(4))
+        residual, covectors, again = _carried_back(operator, point, data, duals)
+        require_close(residual, flat(observed) - flat(data), rtol, f"{name}.residual")
+        for s, covector, other in zip(duals, covectors, again, strict=True):
             terms = flat(covector.dense()) * flat(dense)
             require_close(
                 np.sum(terms),
@@ -82,9 +85,29 @@ def check_operator(
                 f"{name}: <adjoint(s), point> against <s, measure(point)>",
                 scale=float(np.sum(np.abs(terms))),
             )
-            require_close(operator.adjoint(s).dense(), covector.dense(), rtol, f"{name}.adjoint")
+            require_close(other, covector.dense(), rtol, f"{name}.adjoint")
         if isinstance(dense, jax.Array) and dense.ndim > 1:
             check_covector(covectors[0], rng.integers(2**31).item(), rtol)
+
+
+# Compiled as a whole: operation by operation, each would be a program of its own.
+
+
+@compiled_quickly
+def _observed(operator: AbstractOperator, point: AbstractPoint) -> tuple[PyTree, ...]:
+    dense = point.dense()
+    opposite = DensePoint(jax.tree.map(lambda leaf: -2 * leaf, dense))
+    seen = (operator.measure(each) for each in (point, DensePoint(dense), opposite))
+    return dense, *seen
+
+
+@compiled_quickly
+def _carried_back(
+    operator: AbstractOperator, point: AbstractPoint, data: Array, duals: list[Array]
+) -> tuple[PyTree, ...]:
+    residual, adjoint = operator.residual(point, data)
+    covectors = [as_covector(adjoint(s)) for s in duals]
+    return residual, covectors, [as_covector(operator.adjoint(s)).dense() for s in duals]
 
 
 def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) -> None:
@@ -116,44 +139,50 @@ def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) ->
     with jax.enable_x64(True):
         covector = jax.tree.map(jnp.asarray, covector)
         dense = np.asarray(covector.dense())
-        order = dense.ndim
-        rank = 2
-        matrices = tuple(jnp.asarray(rng.standard_normal((d, rank))) for d in dense.shape)
-        for skip in (None, *range(order)):
-            require_close(
-                covector.contract(matrices, skip),
-                _contract(dense, matrices, skip),
-                rtol,
-                f"{name}.contract with skip={skip}",
-            )
-        for mode in range(order):
-            require_close(
-                covector.mttkrp(matrices, mode),
-                _mttkrp(dense, matrices, mode),
-                rtol,
-                f"{name}.mttkrp along mode {mode}",
-            )
-        if len(set(dense.shape)) > 1:
+        matrices = tuple(jnp.asarray(rng.standard_normal((d, _RANK))) for d in dense.shape)
+        contracted, products, in_all = _products(covector, matrices)
+        for skip, have in contracted.items():
+            which = None if skip == dense.ndim else skip
+            wanted = _contract(dense, matrices, which)
+            require_close(have, wanted, rtol, f"{name}.contract with skip={which}")
+        for mode, have in enumerate(products):
+            wanted = _mttkrp(dense, matrices, mode)
+            require_close(have, wanted, rtol, f"{name}.mttkrp along mode {mode}")
+        if not in_all:
             return
-        same = (matrices[0],) * order
+        order, same = dense.ndim, (matrices[0],) * dense.ndim
         unfolded = [np.moveaxis(_contract(dense, same, n), n, 0) for n in range(order)]
         require_close(
-            covector.contract_all_but_one(matrices[0]),
+            in_all[0],
             sum(u.reshape(u.shape[0], -1) for u in unfolded),
             rtol,
             f"{name}.contract_all_but_one",
         )
-        require_close(
-            covector.mttkrp_in_every_mode(matrices[0]),
-            sum(_mttkrp(dense, same, n) for n in range(order)),
-            rtol,
-            f"{name}.mttkrp_in_every_mode",
-        )
+        wanted = sum(_mttkrp(dense, same, n) for n in range(order))
+        require_close(in_all[1], wanted, rtol, f"{name}.mttkrp_in_every_mode")
         if isinstance(covector, DenseCovector) and covector.symmetric:
             for mode in range(1, order):
                 require_close(
                     np.swapaxes(dense, 0, mode), dense, rtol, f"{name} said to be symmetric"
                 )
+
+
+@compiled_quickly
+def _products(covector: AbstractCovector, matrices: tuple[Array, ...]) -> tuple[PyTree, ...]:
+    """Every product: without a mode (the last: with all), along a mode, and in all of a cube."""
+    order = len(matrices)
+    contracted = {
+        k: covector.contract(matrices, k if k < order else None) for k in range(order + 1)
+    }
+    products = [covector.mttkrp(matrices, mode) for mode in range(order)]
+    if len({len(matrix) for matrix in matrices}) > 1:
+        return contracted, products, ()
+    matrix = matrices[0]
+    return (
+        contracted,
+        products,
+        (covector.contract_all_but_one(matrix), covector.mttkrp_in_every_mode(matrix)),
+    )
 
 
 def _contract(dense: np.ndarray, matrices: tuple[Array, ...], skip: int | None) -> np.ndarray:
