@@ -9,10 +9,11 @@ import os
 import re
 import sys
 
-os.environ["XLA_FLAGS"] = (
-    "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count="
-    + ("4" if sys.argv[1] == "devices" else "1")
-)
+if __name__ == "__main__":  # JAX reads it when it is imported
+    os.environ["XLA_FLAGS"] = (
+        "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count="
+        + ("4" if sys.argv[1] == "devices" else "1")
+    )
 
 import jax
 import jax.numpy as jnp

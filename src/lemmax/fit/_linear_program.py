@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse
 
 from ._steps import Box
@@ -46,7 +45,9 @@ def linearised(
     units = np.maximum(np.max(np.abs(sides[finite]), axis=1, initial=0.0), 1e-300)
     limits = np.zeros((len(units), len(cost)))
     limits[:, :p] = sides[finite] / units[:, None]
-    solved = scipy.optimize.linprog(
+    from scipy.optimize import linprog
+
+    solved = linprog(
         cost,
         A_ub=scipy.sparse.csr_matrix(limits) if len(units) else None,
         b_ub=np.maximum(room[finite] / units, 0) if len(units) else None,
@@ -82,4 +83,6 @@ def multipliers(rows: np.ndarray, others: np.ndarray, kink: tuple[float, float])
     if len(rows) <= np.linalg.matrix_rank(rows, tol=1e-10):
         return clipped
     solver = "lsmr" if len(rows) > _MANY else "exact"
-    return scipy.optimize.lsq_linear(rows.T, -others, bounds=kink, tol=1e-14, lsq_solver=solver).x
+    from scipy.optimize import lsq_linear
+
+    return lsq_linear(rows.T, -others, bounds=kink, tol=1e-14, lsq_solver=solver).x
