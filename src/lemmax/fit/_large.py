@@ -6,13 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..methods.jacobians import AbstractJacobian, Sparse
+from ..status import Stopped
 from ._data import Task
 from ._large_errors import ByProducts, BySparse, Information
 from ._large_problem import Descent, LargeProblem
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES
 from ._message import shortest
 from ._refine import Candidates, Setting
-from ._search import AGREE, Stopped, correlation
+from ._search import AGREE, correlation
 from ._steps import Ended
 from ._verdict import Verdict, gain_needed, null_length
 from .status import FitStatus

@@ -17,11 +17,10 @@ from ..methods.jacobians import AbstractJacobian, Sparse
 from ..methods.jacobians.sparse import Colouring
 from ..problem import Composite
 from ..solve import solve
-from ..status import Status
+from ..status import Status, Stopped
 from ._data import Task
 from ._losses import SQUARES
 from ._program import Layout, flat_model
-from ._search import Stopped
 
 # Most steps of one descent. One number for all stages, so that they are one program.
 _STEPS = 255

@@ -58,10 +58,6 @@ _FINAL = {"tol": 1e-9, "max_steps": 400}
 _TRIED = 100_000
 
 
-class Stopped(Exception):
-    """Raised from inside a search when its time is over."""
-
-
 class Search:
     """Fits from more and more starts; `found` has the best first, at any time.
 

@@ -14,6 +14,7 @@ from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
 from ..solve.progress import no_progress_bar, progress_bar
+from ..status import Stopped
 from ._chosen import ChosenSearch
 from ._chosen_loss import Chosen, check_loss, is_least_squares
 from ._chosen_verdict import judge_chosen
@@ -22,7 +23,7 @@ from ._gradients import differentiable
 from ._large import fit_large
 from ._program import one_program
 from ._refine import Candidates, Setting
-from ._search import AGREE, Search, Stopped
+from ._search import AGREE, Search
 from ._verdict import Verdict, judge_fit
 from .result import Fit, TracedFit, as_outputs
 
