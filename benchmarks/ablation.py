@@ -4,7 +4,7 @@
     python -m benchmarks.ablation --seeds 2 "lower ranks"
 
 Of every variant: answers that are right and called so (of exact and of noisy data), claims that are
-wrong, and passes over the data. docs/ablation.md has the table.
+wrong, and passes over the data.
 """
 
 import argparse

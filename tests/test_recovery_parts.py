@@ -350,3 +350,16 @@ def test_the_typical_size_of_many_data_is_that_of_a_sample():
     alone = np.zeros(300_000, bool)
     alone[17] = True
     assert typical_size(data, alone) == abs(data[17])
+
+
+@pytest.mark.parametrize(("spread", "holds"), [(1.0, True), (0.02, False)])
+def test_a_fit_that_explains_a_part_far_better_is_no_answer(spread, holds):
+    """Noise of one size, and two sizes: half of the data belong to something else."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(500) * np.where(np.arange(500) < 250, spread, 1.0)
+    noise = np.clip(noise, -2.5, 2.5)
+    known = np.ones(500, bool)
+    tangent = Tangent(freedom=51, weakest=1.0, error=1.0)
+    fit = Fit(noise, noise + 100.0, known, np.arange(500), 1e3, lambda used: tangent)
+    predicted = Predictions(noise, known, np.ones(500))
+    assert certify_noise(fit, known, 1.0, lambda: predicted).holds == holds

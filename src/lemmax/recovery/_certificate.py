@@ -20,6 +20,9 @@ _HALF = 0.5
 # With more zeros than this share, less than it may be left unexplained: where factors have zeros,
 # observations are not generic, and one term alone explains more than half of them.
 _MANY_ZEROS = 0.1
+# The first quartile of sizes of Cauchy's law by the third (.28 for normal noise). Where a fit half
+# explains two models it is below: no noise of one size has such tails.
+_CAUCHY = float(np.tan(np.pi / 8) / np.tan(3 * np.pi / 8))
 # A prediction with an error of so many times the noise says nothing.
 _VAGUE = 3.0
 # Numbers up to so many times their count are counted in a table.
@@ -123,6 +126,12 @@ def certify_noise(
     # A rival that goes through few entries has their noise, and may miss one that it explains.
     contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
     missing = _missing(fit, scale, objections)
+    low, high = np.quantile(np.abs(fit.residual[used]), (0.25, 0.75)) if np.any(used) else (0, 0)
+    if low < _CAUCHY * high:
+        said = (
+            "it explains a part of the data far better than the others: what it leaves is no noise"
+        )
+        objections.append(Objection(said))
     if error > _NOISY_ERROR:
         objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
     error = float(np.hypot(error, missing))
