@@ -145,7 +145,8 @@ def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[
         each.read(comma)
         # In either style numbers with groups were something else before: nothing, or smaller.
         changed = ~np.isnan(each.numbers) & (each.numbers != before)
-        grouped = bool(np.any(changed & ["." in t or not comma for t in each.plain]))
+        marked = np.array(["." in text or not comma for text in each.plain], bool)
+        grouped = bool(np.any(changed & marked))
         found.append(each.column(Spelling(comma, False, grouped)))
     return found
 

@@ -51,7 +51,7 @@ _MANY, _NEARLY_EXACT = 100_000, 0.01
 # fewer than these. The other rows are predicted after that; and where rows were few for the
 # columns, sweeps over all cells follow.
 _ROWS, _CELLS, _FEWEST_ROWS = 5_000, 1_000_000, 300
-# The level of these intervals.
+# A cell within its own interval of this level is not called wrong.
 _LEVEL = 0.9
 # Rounds of weights and scores for rows whose columns are known; in the course of them the variance
 # of the components counts as noise, down to this share.

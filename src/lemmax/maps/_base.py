@@ -147,7 +147,7 @@ class AbstractMap(eqx.Module):
     def terms(self, x: Parameters) -> "tuple[AbstractRankedMap, Parameters] | None":
         """A map that makes the same point as a sum of terms, and its parameters, if there is one.
 
-        Other maps than this one, of which it is composed.
+        A map that is composed of others asks those.
         """
         return None
 
