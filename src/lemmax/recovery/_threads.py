@@ -8,10 +8,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-_lock = threading.Lock()
-# How many calls are going on, and what the first of them has to restore when the last ends.
-_inside, _limits = 0, contextlib.ExitStack()
-
 
 @contextlib.contextmanager
 def one_thread_of_lapack() -> Iterator[None]:
@@ -19,20 +15,14 @@ def one_thread_of_lapack() -> Iterator[None]:
 
     A search decomposes matrices of some hundred rows again and again. Threads cannot speed that up;
     but they wait for each other actively, and take many times as long where others work as well.
-    The limit belongs to the process: calls at the same time share it, and the last one lifts it.
+    The limit belongs to the process, and what one thread sets another may not restore: only the
+    main thread sets it.
     """
-    global _inside
-    with _lock:
-        if _inside == 0:
-            _limits.enter_context(_pools().limit(limits=1))
-        _inside += 1
-    try:
+    if threading.current_thread() is not threading.main_thread():
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _limits.close()
+        return
+    with _pools().limit(limits=1):
+        yield
 
 
 @functools.cache
