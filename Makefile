@@ -12,7 +12,7 @@ QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emit
 # have the laws, the loop and recovery in `make elsewhere`.
 UNTYPED := --jaxtyping-packages=
 
-.PHONY: demo test test-all elsewhere lint types bench league docs lowest setup clean
+.PHONY: demo test test-all elsewhere lint types bench league docs lowest package setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -69,6 +69,10 @@ lowest: .lowest/.ready
 		$$($(PYTHON) .ci/lowest.py) beartype hypothesis polars pytest pytest-xdist
 	@touch $@
 
+# What users install: built, and tried in clean environments without extras and with each.
+package:
+	$(PYTHON) .ci/package.py
+
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml
@@ -79,4 +83,4 @@ setup: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .peers .lowest build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache
+	rm -rf .venv .peers .lowest .package build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache
