@@ -116,11 +116,11 @@ def main() -> None:
         python = environment(extra)
         own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
         (pathlib.Path(own) / "core.pth").write_text(seen + "\n")
-        # The wheel once more, for its command; then what the extra adds to the core.
-        pip_install(python, "--no-deps", "--ignore-installed", wheel)
         pip_install(python, f"{wheel}[{extra}]")
         run(python, "-c", code)
         if extra == "cli":
+            # The wheel once more, for its command, which is the core's.
+            pip_install(python, "--no-deps", "--ignore-installed", wheel)
             check_commands(python, version)
         tell(f"with {extra}")
 
