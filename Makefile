@@ -59,7 +59,8 @@ docs: setup
 
 # Quick tests with the lowest versions that pyproject.toml allows; what old packages warn of does not matter.
 lowest: .lowest/.ready
-	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 PYTHONPATH=src .lowest/bin/python -m pytest -q -n 2 -p no:cacheprovider -o filterwarnings= \
+	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
+		.lowest/bin/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider -o filterwarnings= \
 		-o addopts="-m 'not slow'" tests/test_import.py tests/test_solve.py tests/test_saving.py \
 		tests/test_cli_reading.py tests/test_cli_data.py tests/test_page.py tests/test_frames.py tests/test_optimistix.py
 
