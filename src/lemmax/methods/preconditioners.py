@@ -39,8 +39,8 @@ class TruncatedCG(AbstractPreconditioner):
     This is the solver of the appendix of Díaz, Jiang and Labassi, on the map's `gram`. The
     direction minimises ``<d, (J'J + damping) d> / 2 - <g, d>`` over the Krylov space of the
     subgradient g. One iteration is a multiple of g: with Polyak steps, LMM is then the subgradient
-    method. `Damped`, the default of `lemmax.methods.lmm`, is exact and cheaper for all maps with
-    a closed form.
+    method. `Damped`, the default of `lemmax.methods.lmm`, is exact, and takes about as long as ten
+    iterations where the map has a closed form.
 
     Parameters
     ----------
