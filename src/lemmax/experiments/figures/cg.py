@@ -206,7 +206,7 @@ def _is_shape(thing: Any) -> bool:
 
 
 def _flops_of_a_product(map_: lm.maps.AbstractMap, x: Any) -> float:
-    def product(x: Any, damping: float, y: Any) -> Any:
+    def product(x: Any, damping: Any, y: Any) -> Any:
         return jax.tree.map(lambda image, y: image + damping * y, map_.gram(x, y), y)
 
     counted = jax.jit(product).lower(x, 0.1, x).compile().cost_analysis()
@@ -225,7 +225,7 @@ def _ratios(table: Table, number: int) -> dict[tuple[Any, ...], float]:
 
 def _as_fast(table: Table, number: int) -> bool:
     ratios = _ratios(table, number)
-    return bool(ratios) and max(ratios.values()) <= _AS_FAST
+    return bool(ratios) and bool(max(ratios.values()) <= _AS_FAST)
 
 
 def _told(table: Table, number: int) -> str:
@@ -293,7 +293,7 @@ def _closed_form_costs_little(facts: Facts) -> list[Claim]:
     return [
         Claim(
             "(Ours.) A step with the closed form takes about as long as one with ten iterations.",
-            0.5 <= np.median(ten) <= 2,
+            bool(0.5 <= np.median(ten) <= 2),
             f"Time per step over that of the closed form: with at most 10 iterations "
             f"{min(ten):.2f} to {max(ten):.2f} (median {np.median(ten):.2f}), with at most 100 "
             f"{min(hundred):.2f} to {max(hundred):.2f} (median {np.median(hundred):.2f}).",
