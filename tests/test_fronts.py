@@ -86,12 +86,36 @@ def test_the_code_that_shows_how_to_extend_runs(capsys):
 def test_demo_draws_and_tells(tmp_path):
     from lemmax.cli.app import app
 
-    out = tmp_path / "pictures"
+    out = tmp_path / "demo"
     done = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert done.output.count("│ Gauss-Newton") == 3
-    assert [path.name for path in out.iterdir()] == ["demo.png"]
+    assert {path.name for path in out.iterdir()} == {"demo.png", "index.html"}
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
+    text = (out / "index.html").read_text()
+    assert text.count("data:image/png;base64") == text.count("<table>") == 3
+    assert "http" not in text  # it opens without a connection
+
+    def cells(method):
+        (line,) = (line for line in done.output.splitlines() if line.startswith(f"│ {method} "))
+        return [cell.strip() for cell in line.strip("│").split("│")][1:]
+
+    # The table: fewer errors than the imputer, most typing errors found, honest intervals.
+    ours, theirs = cells("RobustPCA"), cells("z-scores + KNN")
+    assert float(ours[0]) < 0.7 * float(theirs[0])
+    found, _, typos = map(str, ours[1].split())
+    assert int(found) > 0.7 * int(typos)
+    assert 85 <= int(ours[3].strip("%")) <= 95
+    # The model: every outlier, and each parameter within three standard errors of the truth.
+    *fitted, wrong = cells("lm.fit")
+    *truth, number = cells("truth")
+    assert abs(int(wrong) - int(number)) <= 1
+    for told, true in zip(fitted, truth, strict=True):
+        value, error = map(float, told.split("±"))
+        assert abs(value - float(true)) <= 3 * error + 0.01
+    # The claim.
+    assert float(cells("LMM")[1]) < 1e-13
+    for rival in ("Gauss-Newton", "scaled subgradient", "subgradient"):
+        assert float(cells(rival)[1]) > 1e-10
 
 
 def test_demo_refuses_an_impossible_folder(tmp_path):
