@@ -1,4 +1,4 @@
-"""The README's code, the demo, and the pictures."""
+"""The code of README and tutorials, the demo, and the pictures."""
 
 import pathlib
 import re
@@ -16,37 +16,60 @@ import lemmax as lm
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def test_readme_code_runs_as_pasted(tmp_path):
-    """One process without x64 mode, as a newcomer has it."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 3
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def pasted(code, folder, *options):
+    """What a program prints in a process without x64 mode, as a newcomer has it."""
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, cwd=folder
     )
     assert done.returncode == 0, done.stderr
-    printed = done.stdout
-    assert "TARGET_REACHED" in printed
-    assert "CONVERGED" in printed
-    numbers = re.findall(r"^(?:CONVERGED )?(\d\.\d+e-\d+)$", printed, re.MULTILINE)
-    errors = [float(number) for number in numbers]
-    assert len(errors) == 3
-    assert max(errors) < 1e-9
+    return done.stdout
+
+
+def test_each_example_of_the_readme_runs_alone(tmp_path):
+    blocks = blocks_of("README.md")
+    assert len(blocks) == 3
+    # One process, to import once; namespaces of their own, since people paste one of them.
+    table, model, problem = pasted(
+        f"for code in {blocks!r}:\n    exec(code, {{}})\n    print('----')", tmp_path
+    ).split("----\n")[:3]
+    assert "holes           20" in table
+    assert re.search(r"7 +mean area +5779", table)
+    assert "height  1.9979 ± 0.0065" in model
+    assert "outliers  10 of 50" in model
+    assert "CONVERGED" in problem
+    assert float(problem.splitlines()[-1]) < 1e-9
+
+
+def test_the_readme_is_short():
+    assert (ROOT / "README.md").read_text().count("\n") <= 150
+
+
+def test_the_tutorial_on_tables_runs_as_pasted(tmp_path):
+    printed = pasted("\n".join(blocks_of("docs/tables.md")), tmp_path)
     assert "EXACT" in printed
-    assert "outliers        192 of 960" in printed
-    for picture in ("convergence.png", "recovery.png"):
-        assert (tmp_path / picture).stat().st_size > 1000
+    assert float(re.findall(r"^(\S+) \d+$", printed, re.MULTILINE)[0]) < 1e-9
+    assert "user 3" in printed
+
+
+def test_the_tutorial_on_problems_runs_as_pasted(tmp_path):
+    printed = pasted("\n".join(blocks_of("docs/solve.md")), tmp_path)
+    assert "TARGET_REACHED" in printed
+    errors = [float(number) for number in re.findall(r"error (\S+)", printed)]
+    assert len(errors) == 2
+    assert max(errors) < 1e-9
+    assert (tmp_path / "convergence.png").stat().st_size > 1000
 
 
 def test_the_tutorial_runs_as_pasted(tmp_path):
-    text = (ROOT / "docs" / "recover.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    blocks = blocks_of("docs/recover.md")
     assert len(blocks) == 2
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert "outliers        192 of 960 (20.0%)" in done.stdout
-    rank, wrong, error = done.stdout.splitlines()[-1].split()
+    printed = pasted("\n".join(blocks), tmp_path)
+    assert "outliers        192 of 960 (20.0%)" in printed
+    rank, wrong, error = printed.splitlines()[-1].split()
     assert rank == "3"
     assert int(wrong) > 100
     assert float(error) < 1e-9
@@ -55,23 +78,15 @@ def test_the_tutorial_runs_as_pasted(tmp_path):
 
 @pytest.mark.slow
 def test_the_tutorial_of_own_models_runs_as_pasted(tmp_path):
-    text = (ROOT / "docs" / "fit.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    blocks = blocks_of("docs/fit.md")
     assert len(blocks) >= 5
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "outliers  12 of 80 (15.0%)" in done.stdout
+    printed = pasted("\n".join(blocks), tmp_path, "-W", "error")
+    assert "outliers  12 of 80 (15.0%)" in printed
     assert (tmp_path / "fit.png").exists()
 
 
 def test_the_code_that_shows_how_to_extend_runs(capsys):
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    blocks = blocks_of("docs/architecture.md")
     assert len(blocks) == 2
     # As it is for a user, who has set nothing.
     with (
