@@ -24,7 +24,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery", "methods/pictures.py", "Thumbs.db"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-myst_enable_extensions = ["dollarmath", "fieldlist"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 # Pages link to the sources beside them; and "shape" in the type of a parameter is no reference.
 suppress_warnings = ["myst.xref_missing", "ref.python"]
@@ -38,7 +38,11 @@ napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "lemmax"
+html_static_path = ["_static"]
+html_css_files = ["lemmax.css"]
+# The right side shows the sections of a page; nothing else is wide enough to take room from code.
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",

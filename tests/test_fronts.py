@@ -85,8 +85,16 @@ def test_the_tutorial_of_own_models_runs_as_pasted(tmp_path):
     assert (tmp_path / "fit.png").exists()
 
 
+@pytest.mark.slow
+def test_the_large_model_runs_as_pasted(tmp_path):
+    (block,) = blocks_of("docs/fit-details.md")
+    status, wrong, error = pasted(block, tmp_path, "-W", "error").split()
+    assert (status, wrong) == ("FITTED", "200")
+    assert float(error) < 0.2
+
+
 def test_the_code_that_shows_how_to_extend_runs(capsys):
-    blocks = blocks_of("docs/architecture.md")
+    blocks = blocks_of("docs/extend.md")
     assert len(blocks) == 2
     # As it is for a user, who has set nothing.
     with (
@@ -104,8 +112,9 @@ def test_demo_draws_and_tells(tmp_path):
     out = tmp_path / "demo"
     done = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert {path.name for path in out.iterdir()} == {"demo.png", "index.html"}
-    assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
+    pictures = {f"{name}.png" for name in ("demo", "table", "model", "claim")}
+    assert {path.name for path in out.iterdir()} == {*pictures, "index.html"}
+    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
     text = (out / "index.html").read_text()
     assert text.count("data:image/png;base64") == text.count("<table>") == 3
     assert "http" not in text  # it opens without a connection

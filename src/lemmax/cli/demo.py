@@ -2,7 +2,7 @@
 
 import pathlib
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,13 +12,13 @@ import lemmax as lm
 from lemmax.experiments import demo as acts
 
 from .. import page
-from .._files import save_all, text_writer
+from .._files import Write, save_all, text_writer
 from ._files import make_folder
 from ._options import Seed
 
 
 def demo(
-    out: Annotated[pathlib.Path, typer.Option(help="Folder for the page and the picture.")] = (
+    out: Annotated[pathlib.Path, typer.Option(help="Folder for the page and the pictures.")] = (
         pathlib.Path("lemmax-demo")
     ),
     seed: Seed = 0,
@@ -26,22 +26,20 @@ def demo(
     """Clean a table, fit a model, test the paper's claim: tables, a picture and a page."""
     console = Console()
     make_folder(console, out)
-    began, shown = time.perf_counter(), []
+    began, shown = time.perf_counter(), {}
     for make in acts.ACTS:
         with console.status(make.__name__):
-            act = make(seed)
-        shown.append(act)
+            act = shown[make.__name__] = make(seed)
         console.print(_table(act))
         console.print(f"{act.remark}\n", style="dim", highlight=False)
-    figure = acts.picture(shown)
-    index, picture = out / "index.html", out / "demo.png"
-    text = _page(shown)
-    save_all(
-        {
-            picture: lambda partial: figure.savefig(partial, format="png", dpi=110),
-            index: text_writer(text),
-        }
-    )
+    figures = {name: acts.picture([act]) for name, act in shown.items()}
+    index, text = out / "index.html", _page(shown, figures)
+    figures["demo"] = acts.picture(list(shown.values()))
+    files: dict[pathlib.Path, Write] = {
+        out / f"{name}.png": lambda partial, f=figure: f.savefig(partial, format="png", dpi=110)
+        for name, figure in figures.items()
+    }
+    save_all({**files, index: text_writer(text)})
     seconds = time.perf_counter() - began
     console.print(f"Done in {seconds:.0f} s. Open {index} in a browser.", soft_wrap=True)
 
@@ -57,7 +55,7 @@ def _table(act: acts.Act) -> Table:
     return table
 
 
-def _page(shown: list[acts.Act]) -> str:
+def _page(shown: dict[str, acts.Act], figures: dict[str, Any]) -> str:
     return page.page(
         "What lemmax does",
         page.paragraph(f"Written by lemmax demo, version {lm.__version__}."),
@@ -66,10 +64,10 @@ def _page(shown: list[acts.Act]) -> str:
                 act.title,
                 page.paragraph(act.text),
                 page.code(act.code),
-                page.picture(acts.picture([act]), act.description),
+                page.picture(figures[name], act.description),
                 page.table(act.header, act.rows),
                 page.paragraph(act.remark, faint=True),
             )
-            for act in shown
+            for name, act in shown.items()
         ),
     )
