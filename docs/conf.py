@@ -30,11 +30,14 @@ myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+# Attributes as a list: as entries of their own they would fill pages.
+napoleon_use_ivar = True
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "lemmax"

@@ -171,7 +171,7 @@ def test_weights_of_zero_are_missing():
 def test_noise_is_told_from_structure():
     rng = np.random.default_rng(6)
     rows, columns = np.nonzero(rng.random((60, 40)) < 0.5)
-    with pytest.warns(ConvergenceWarning, match="better than by one number"):
+    with pytest.warns(ConvergenceWarning, match="better than one number"):
         model = MatrixCompletion().fit((rows, columns, rng.standard_normal(len(rows))))
     assert model.status_ == "NOT_IDENTIFIABLE"
 

@@ -8,7 +8,7 @@ import typer
 from ..recovery import RecoveryStatus
 
 Components = Annotated[
-    int | None, typer.Option(min=1, help="How many; if absent, found from cells kept aside.")
+    int | None, typer.Option(min=1, help="How many; if absent, found from held-out cells.")
 ]
 MaxComponents = Annotated[int, typer.Option(min=1, help="The largest number that is tried.")]
 MaxSeconds = Annotated[

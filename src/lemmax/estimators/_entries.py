@@ -48,7 +48,7 @@ class Entries(NamedTuple):
     def once(self) -> "Entries":
         """Every place once: what occurs several times is its mean, and counts as one entry.
 
-        Copies would be predicted by each other, and errors at entries kept aside be too small.
+        Copies would be predicted by each other, and errors at held-out entries be too small.
         """
         places = np.asarray(self.rows, np.int64) * self.shape[1] + self.columns
         ordered = np.sort(places)

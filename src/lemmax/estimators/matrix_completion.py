@@ -38,7 +38,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     Parameters
     ----------
     n_components : int, optional
-        How many components. If None, as many as predict entries that were kept aside best.
+        How many components. If None, as many as predict held-out entries best.
     max_components : int
         The largest number that is tried if ``n_components`` is None.
     loss : {'robust', 'squared'}
@@ -60,7 +60,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     max_seconds : float, optional
         After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
-        Chooses the entries that are kept aside. The default gives the same answer every time.
+        Chooses the held-out entries. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
@@ -80,7 +80,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     range_ : pair of float
         Of the values that were seen and are right.
     report_ : TableReport
-        How well entries that were kept aside are predicted; ``summary()`` tells it.
+        How well held-out entries are predicted; ``summary()`` tells it.
     status_ : str
     n_iter_ : int
 
@@ -260,7 +260,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return np.clip(values, *self.range_) if self.clip else values, errors
 
     def predict_interval(self, X: Any, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds between which entries lie with a probability, calibrated on entries kept aside.
+        """Bounds between which entries lie with a probability, calibrated on held-out entries.
 
         Parameters
         ----------

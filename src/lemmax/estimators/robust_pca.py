@@ -24,14 +24,14 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     """Principal component analysis of tables with noise, missing cells and wrong cells.
 
     The model is a robust factor model: a cell is the mean of its column, plus scores of its row
-    times components, plus noise with a variance of its own for each column; a share of the cells is
-    anything. Nothing has to be chosen, and columns may have any units. A table without noise is
-    recovered exactly.
+    times components, plus noise with a variance of its own for each column. A share of the cells
+    may be arbitrarily wrong. Nothing has to be tuned, and columns may have any units. A table
+    without noise is recovered exactly.
 
     Parameters
     ----------
     n_components : int, optional
-        How many components. If None, as many as predict cells that were kept aside best. A table
+        How many components. If None, as many as predict held-out cells best. A table
         that is exactly of lower rank has fewer.
     max_components : int
         The largest number that is tried if ``n_components`` is None.
@@ -45,7 +45,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     max_seconds : float, optional
         After so many seconds the fit ends with what it has.
     random_state : int, RandomState instance or None
-        Chooses the cells that are kept aside. The default gives the same answer every time.
+        Chooses the held-out cells. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
@@ -75,7 +75,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         that.
     scores_ : array of shape (n_samples, n_components)
     report_ : TableReport
-        How well cells that were kept aside are predicted, whether intervals cover them, which rows
+        How well held-out cells are predicted, whether intervals cover them, which rows
         and columns are doubtful; ``summary()`` tells it.
     status_ : str
         ``"EXACT"`` or ``"NOISE_LEVEL"`` if the model predicts; else why not.
@@ -317,7 +317,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:
         """Bounds between which the right value of each fitted cell lies with a probability.
 
-        They are calibrated on cells that were kept aside.
+        They are calibrated on held-out cells.
 
         Parameters
         ----------
