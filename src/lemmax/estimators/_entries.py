@@ -171,7 +171,7 @@ def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
         raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
     unread = unreadable_cells(X, library, {named[2]: values})
     if unread:
-        warn_user(f"These are no numbers, and left out: {unread}.")
+        warn_user(f"Entries that are not numbers, left out: {unread}.")
     return rows, columns, values.numbers
 
 
