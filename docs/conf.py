@@ -5,6 +5,8 @@ import sys
 import warnings
 from typing import Any
 
+from sphinx.addnodes import pending_xref
+
 import lemmax
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -35,8 +37,10 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Attributes as a list: as entries of their own they would fill pages.
-napoleon_use_ivar = True
+# Attributes as a list like the parameters: as entries of their own they would fill pages. Names
+# that end with an underscore, which is a link in reStructuredText, have to be escaped.
+napoleon_custom_sections = [("Attributes", "params_style")]
+strip_signature_backslash = True
 toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
@@ -75,6 +79,14 @@ def _not_ours(app: object, what: str, name: str, obj: object, skip: bool, option
     )
 
 
+def _unlink_shapes(app: object, tree: Any) -> None:
+    """In "array of shape (n,)", which Sphinx reads as types, shape is no property of a point."""
+    for reference in list(tree.findall(pending_xref)):
+        if reference.get("reftarget") == "shape":
+            reference.replace_self(reference.children)
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _not_ours)
+    app.connect("doctree-read", _unlink_shapes)

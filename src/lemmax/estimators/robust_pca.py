@@ -31,19 +31,19 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     Parameters
     ----------
     n_components : int, optional
-        How many components. If None, as many as predict held-out cells best. A table
-        that is exactly of lower rank has fewer.
+        Number of components. If None, the number that predicts held-out cells best. A table that
+        is exactly of lower rank has fewer.
     max_components : int
-        The largest number that is tried if ``n_components`` is None.
+        Largest number of components to try if ``n_components`` is None.
     loss : {'robust', 'squared'}
-        Whether cells may be wrong, or carry noise alone.
+        ``'robust'`` allows wrong cells, ``'squared'`` assumes noise alone.
     centre : bool
-        Whether columns have means.
+        Whether to model column means.
     nonnegative : bool
         Whether components and scores must not be negative (a robust nonnegative matrix
         factorisation); needs ``centre=False``.
     max_seconds : float, optional
-        After so many seconds the fit ends with what it has.
+        Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
         Chooses the held-out cells. The default gives the same answer every time.
     verbose : bool
@@ -56,11 +56,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     components_ : array of shape (n_components, n_features)
         Orthonormal rows (unless nonnegative), the strongest first.
     explained_variance_ : array of shape (n_components,)
-        Of each component.
+        Variance of each component.
     explained_variance_ratio_ : array of shape (n_components,)
-        The same as a share of all variance, noise included.
+        The same as a share of the total variance, noise included.
     noise_variance_ : array of shape (n_features,)
-        Of each column.
+        Noise variance of each column.
     reconstruction_ : array of shape (n_samples, n_features)
         Mean plus scores times components, for every cell. A data frame if that was fitted.
     cleaned_ : array of shape (n_samples, n_features)
