@@ -85,10 +85,10 @@ class TableReport:
             return "NOT_IDENTIFIABLE: there are too few cells for a hold-out set."
         unit, medians, numbers = "column", "column medians", "one number for each column"
         if len(self.doubtful) > 2:
-            unit, medians, numbers = "tensor", "the median", "one number for all"
+            unit, medians, numbers = "tensor", "medians", "one number for all"
         told = (
             f"{max(self.explained, 0):.0%} of the variance of {self.held_out} held-out cells is "
-            f"predicted; typical error {self.error:.2g} {unit} scales, of {medians} "
+            f"predicted; typical error {self.error:.2g} {unit} scales; {medians} have "
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
