@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib", "figures"),
-    "ignore_repr_types": r"matplotlib\.figure",
+    "capture_repr": (),
     "reference_url": {"lemmax": None},
 }
 

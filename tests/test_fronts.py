@@ -32,6 +32,7 @@ def pasted(code, folder, *options):
 def test_each_example_of_the_readme_runs_alone(tmp_path):
     blocks = blocks_of("README.md")
     assert len(blocks) == 3
+    assert blocks_of("docs/index.md") == blocks[:1]
     # One process, to import once; namespaces of their own, since people paste one of them.
     table, model, problem = pasted(
         f"for code in {blocks!r}:\n    exec(code, {{}})\n    print('----')", tmp_path
