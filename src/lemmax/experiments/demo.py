@@ -152,7 +152,9 @@ def model(seed: int) -> Act:
     y = np.asarray(peak(truth, t)) + noise * rng.standard_normal(t.size)
     y[rng.choice(t.size, t.size // 5, replace=False)] += rng.uniform(1.0, 6.0, t.size // 5)
     start = {"height": 1.0, "centre": 5.0, "width": 1.0, "offset": 0.0, "slope": 0.0}
-    fitted = lm.fit(peak, y, start, args=(t,))
+    # Width and its negative give the same peak.
+    low = {"height": 0.0, "centre": None, "width": 0.0, "offset": None, "slope": None}
+    fitted = lm.fit(peak, y, start, args=(t,), bounds=(low, None))
 
     names = list(truth)
     told = names[:4]
@@ -163,7 +165,9 @@ def model(seed: int) -> Act:
         return x["height"] * bump + x["offset"] + x["slope"] * t
 
     def scipy_row(name: str, **options: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-        x, covariance = curve_fit(formula, t, y, [start[each] for each in names], **options)
+        least = [-np.inf if low[each] is None else low[each] for each in names]
+        begin = [start[each] for each in names]
+        x, covariance = curve_fit(formula, t, y, begin, bounds=(least, np.inf), **options)
         errors = np.sqrt(np.diag(covariance))
         return x, (name, *list(map(_with_error, x, errors))[: len(told)], "none")
 
@@ -195,7 +199,7 @@ def model(seed: int) -> Act:
             "A peak on a sloping background, 100 data, of which 20 are wrong. lm.fit finds the "
             "outliers, and gives the parameters and standard errors of the other data."
         ),
-        code="fitted = lm.fit(peak, y, start, args=(t,))\nprint(fitted.summary())",
+        code="fitted = lm.fit(peak, y, start, args=(t,), bounds=bounds)\nprint(fitted.summary())",
         header=("method", *told, "wrong"),
         rows=rows,
         remark=(
