@@ -265,8 +265,8 @@ def claim(seed: int) -> Act:
         rows=[row(name, result) for name, result in results.items()],
         remark=(
             "Small superfluous columns make the Jacobian nearly rank-deficient. Gauss-Newton and "
-            "the scaled subgradient method have no damping and jump far away; they return after "
-            "some hundred steps. From a start with large superfluous columns they are as fast as "
+            "the scaled subgradient method have no damping and jump far away; they return within "
+            "a few hundred steps. From a start with large superfluous columns they are as fast as "
             "LMM; the subgradient method is slow from both."
         ),
         description="LMM falls to rounding errors; the others stay above or leave the picture.",
