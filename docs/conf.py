@@ -5,6 +5,8 @@ import sys
 import warnings
 from typing import Any
 
+from sphinx.addnodes import pending_xref
+
 import lemmax
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -24,21 +26,30 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery", "methods/pictures.py", "Thumbs.db"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-myst_enable_extensions = ["dollarmath", "fieldlist"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 # Pages link to the sources beside them; and "shape" in the type of a parameter is no reference.
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+# Attributes as a list like the parameters: as entries of their own they would fill pages. Names
+# that end with an underscore, which is a link in reStructuredText, have to be escaped.
+napoleon_custom_sections = [("Attributes", "params_style")]
+strip_signature_backslash = True
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "lemmax"
+html_static_path = ["_static"]
+html_css_files = ["lemmax.css"]
+# The right side shows the sections of a page; nothing else is wide enough to take room from code.
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
@@ -51,7 +62,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib", "figures"),
-    "ignore_repr_types": r"matplotlib\.figure",
+    "capture_repr": (),
     "reference_url": {"lemmax": None},
 }
 
@@ -68,6 +79,14 @@ def _not_ours(app: object, what: str, name: str, obj: object, skip: bool, option
     )
 
 
+def _unlink_shapes(app: object, tree: Any) -> None:
+    """In "array of shape (n,)", which Sphinx reads as types, shape is no property of a point."""
+    for reference in list(tree.findall(pending_xref)):
+        if reference.get("reftarget") == "shape":
+            reference.replace_self(reference.children)
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _not_ours)
+    app.connect("doctree-read", _unlink_shapes)

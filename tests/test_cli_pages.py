@@ -35,12 +35,12 @@ def test_the_page_has_the_numbers_of_the_verdict(written):
     shares = summary["explained_variance_ratio"]
     assert len(shares) == summary["components"]
     assert 0.9 < sum(shares) <= 1
-    sentence = f"{summary['explained']:.0%} of the variance of {summary['held_out']} cells kept"
+    sentence = f"{summary['explained']:.0%} of the variance of {summary['held_out']} held-out cells"
     assert sentence in said
     assert sentence in text
     assert f"{shares[0]:.1%}" in text
     assert f"wrong: {summary['wrong']} of {summary['known']} cells" in text
-    assert f"90 % intervals cover {summary['coverage']:.0%} of the cells kept aside" in text
+    assert f"90 % intervals cover {summary['coverage']:.0%} of the held-out cells" in text
     assert text.count("<img") == 3
     assert all(f"<h2>{title}</h2>" in text for title in ("Cells", "Predictions", "Components"))
     assert re.search(r"300 right cells, each hidden and predicted", text)

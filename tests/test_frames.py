@@ -33,7 +33,7 @@ def test_a_pandas_frame_is_cleaned_where_it_must_be():
     frame = measurements()
     before = frame.copy()
     with pytest.warns(
-        UserWarning, match="Set aside, since they do not hold numbers: when, station"
+        UserWarning, match="Columns set aside because they do not hold numbers: when, station"
     ) as told:
         model = RobustPCA().fit(frame)
     assert told[0].filename == __file__
@@ -56,7 +56,7 @@ def test_a_pandas_frame_is_cleaned_where_it_must_be():
     assert lower.loc["row 5", "b"] < cleaned.loc["row 5", "b"] < upper.loc["row 5", "b"]
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_polars_gives_the_same():
     frame = measurements()
     other = pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
@@ -69,7 +69,7 @@ def test_polars_gives_the_same():
     np.testing.assert_array_equal(two.transform(other), one.transform(frame))
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_new_rows_of_a_frame_keep_their_names():
     frame = measurements()
     model = RobustPCA().fit(frame)
@@ -91,7 +91,7 @@ def test_new_rows_of_a_frame_keep_their_names():
 def test_frames_that_cannot_be_fitted_get_a_sentence():
     with (
         pytest.raises(ValueError, match="no column of numbers"),
-        pytest.warns(UserWarning, match="Set aside"),
+        pytest.warns(UserWarning, match="Columns set aside"),
     ):
         RobustPCA().fit(pd.DataFrame({"name": ["a", "b"]}))
     twice = pd.DataFrame(np.ones((4, 2)), columns=["a", "a"])
@@ -107,7 +107,7 @@ def test_frames_that_cannot_be_fitted_get_a_sentence():
         RobustPCA().fit(pd.DataFrame({"a": [1.0, np.inf, 3.0], "b": [1.0, 2.0, 3.0]}))
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_a_loaded_model_says_that_frames_are_not_stored(tmp_path):
     frame = measurements()
     model = RobustPCA().fit(frame)
@@ -142,9 +142,10 @@ def test_cells_that_are_no_numbers_are_holes(library):
         model = RobustPCA().fit(given)
     (warning,) = told
     assert str(warning.message) == (
-        "Set aside, since they do not hold numbers: name. Set aside, since they hold no values: "
-        "empty. Text that is read as numbers: a, c. These are no numbers, and taken for holes: "
-        "'12,a' in column 'c', row 7."
+        "Columns set aside because they do not hold numbers: name. "
+        "Columns set aside because they hold no values: empty. "
+        "Columns of text read as numbers: a, c. "
+        "Cells that are not numbers, treated as missing: '12,a' in column 'c', row 7."
     )
     holed = frame.assign(a=np.round(1000 * frame["a"], 2))
     holed.loc[[7, 8], "c"] = np.nan
@@ -155,7 +156,7 @@ def test_cells_that_are_no_numbers_are_holes(library):
     assert list(model.cleaned_.columns) == list(texts.columns)
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_text_in_new_rows_is_a_hole_and_named():
     frame = measurements()
     model = RobustPCA().fit(frame)
@@ -271,7 +272,7 @@ def test_one_column_of_text_tells_how_another_is_written():
     # With three decimals and a comma, a thousand or little more than one.
     thirds = [f"{value / 20:.3f}".replace(".", ",") for value in frame["a"]]
     texts = frame.assign(a=thirds, b=[f"{value:.2f}".replace(".", ",") for value in frame["c"]])
-    with pytest.warns(UserWarning, match="Text that is read as numbers: a, b"):
+    with pytest.warns(UserWarning, match="Columns of text read as numbers: a, b"):
         model = RobustPCA().fit(texts)
     assert model.mean_[0] == pytest.approx(1, abs=0.1)
 
@@ -284,7 +285,7 @@ def test_what_is_masked_is_missing():
     np.testing.assert_array_equal(RobustPCA().fit(masked).cleaned_, expected.cleaned_)
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_doubtful_rows_have_the_names_of_the_frame():
     frame = measurements()
     frame.loc["row 30", ["a", "b", "c", "d", "e"]] = np.nan

@@ -171,7 +171,7 @@ def test_weights_of_zero_are_missing():
 def test_noise_is_told_from_structure():
     rng = np.random.default_rng(6)
     rows, columns = np.nonzero(rng.random((60, 40)) < 0.5)
-    with pytest.warns(ConvergenceWarning, match="better than by one number"):
+    with pytest.warns(ConvergenceWarning, match="better than one number"):
         model = MatrixCompletion().fit((rows, columns, rng.standard_normal(len(rows))))
     assert model.status_ == "NOT_IDENTIFIABLE"
 
@@ -250,7 +250,7 @@ def test_short_lists_are_lists_and_tables_are_tables():
     assert model.n_features_in_ == 3
 
 
-@pytest.mark.filterwarnings("ignore:Set aside")
+@pytest.mark.filterwarnings("ignore:Columns set aside")
 def test_frames_that_are_no_table_are_told_how_to_be_a_list():
     users, films, stars = named_ratings()
     frame = pd.DataFrame({"who": users, "what": films, "how much": stars, "when": 1.0})

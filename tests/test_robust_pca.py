@@ -252,7 +252,7 @@ def test_a_table_of_zeros_and_a_few_numbers_is_not_called_exact():
 def test_what_rows_have_in_common_is_no_merit():
     """The mean is known well, the differences between rows are noise."""
     table = 100 + np.random.default_rng(5).standard_normal((60, 12))
-    with pytest.warns(ConvergenceWarning, match="better than by one number"):
+    with pytest.warns(ConvergenceWarning, match="better than one number"):
         model = RobustPCA().fit(table)
     assert model.status_ == "NOT_IDENTIFIABLE"
     assert model.report_.explained < 0.05
@@ -381,7 +381,7 @@ def test_the_summary_says_why_its_two_measures_differ():
     # Mostly zeros: the median is right at most cells.
     table = there[:, None] * (rng.uniform(5, 9, 6) + rng.standard_normal((300, 6)))
     report = RobustPCA().fit(table).report_
-    told = "medians are right at most cells, and far off at the others"
+    told = "medians are right for most cells, and far off for the others"
     assert report.explained > 0.5
     assert report.error > report.median_error
     assert told in report.sentence()

@@ -1,10 +1,10 @@
 """
-A year of temperatures, with spikes and gaps
-============================================
+Temperatures
+============
 
-Hourly temperatures of a year are a table with a row for each day. Mornings, afternoons and nights
-of most days resemble each other, so that a few components explain it. We spoil the table as loggers
-do, with gaps and spikes, and have it repaired.
+Hourly temperatures of a year form a table with a row for each day. Most days resemble each other,
+so that a few components explain the table. We add gaps and spikes, as data loggers do, and clean
+it.
 """
 
 # %%
@@ -24,12 +24,12 @@ model = RobustPCA().fit(table)
 print(model.summary())
 
 # %%
-# As it came, repaired, and what was wrong:
+# The table as it came, cleaned, and its wrong cells:
 lm.plots.before_after(table, model.cleaned_, model.outliers_)
 
 # %%
-# What people do today: fill the gaps with the hour's mean, or with an iterative imputer, and hope
-# that the spikes do no harm. The errors are those at the entries that were spoiled.
+# For comparison: gaps filled with the mean of the hour, or by an iterative imputer. Neither knows
+# of spikes. Errors are those at the spoiled cells.
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 
@@ -44,7 +44,7 @@ for name, found in repaired.items():
     print(f"{name:20} gaps {error[gaps].mean():5.2f}   spikes {error[spikes & ~gaps].mean():5.2f}")
 
 # %%
-# Every cell has an interval, calibrated on cells that were kept aside:
+# Every cell has an interval, calibrated on a hold-out set:
 lower, upper = model.predict_interval(0.9)
 inside = (lower <= truth) & (truth <= upper)
 print(f"90 % intervals cover {inside[gaps].mean():.1%} of the gaps")

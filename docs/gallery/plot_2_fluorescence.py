@@ -1,10 +1,11 @@
 """
-Fluorescence: a tensor with real outliers and real gaps
-=======================================================
+Fluorescence
+============
 
-Fluorescence of 64 samples was measured over time, for pairs of excitation and emission wavelengths
-(Nikolajsen and others, 2003): a tensor of four modes, of which 0.4 % could not be measured. Five
-samples are documented as outliers. We do not tell lemmax which.
+A tensor with real outliers and real gaps. The fluorescence of 64 samples was measured over time,
+for pairs of excitation and emission wavelengths (Nikolajsen and others, 2003): a tensor of four
+modes, of which 0.4 % could not be measured. Five samples are documented as outliers. lemmax is
+not told which.
 """
 
 # %%
@@ -27,10 +28,10 @@ print("agreement of the factors of three starts:", model.stability_.round(3))
 lm.plots.factors(model.factors_, ["sample", "emission", "excitation", "time"])
 
 # %%
-# How well each sample is explained: by its mean residual, and by that relative to its strength.
-# All residuals are as large as the noise, those of the documented five as well. Relative to the
-# strength they are among the twenty worst of 64; but so is every weak sample. Whatever was wrong
-# with the five, the same four components explain them: a wrong concentration fits perfectly.
+# How well each sample is explained: its mean residual, and the same relative to its strength. All
+# residuals are at the noise level, those of the documented five as well. Relative to the strength
+# they are among the twenty largest of 64, but so is every weak sample. The same four components
+# explain the documented outliers: a wrong concentration, for example, fits perfectly.
 documented = [34, 35, 44, 45, 63]
 strength = np.nanmean(np.abs(tensor), axis=(1, 2, 3))
 

@@ -1,10 +1,10 @@
 """
-What a field is made of: unmixing 21025 pixels
-==============================================
+Unmixing
+========
 
-A hyperspectral image has a spectrum in every pixel, which is a mixture of the spectra of what grows
-there, with shares that cannot be negative. That is a nonnegative regression for each of 21025
-pixels, with one matrix for all. The scene is Indian Pines, with the classes its makers drew.
+What a field is made of. A hyperspectral image has a spectrum in every pixel: a mixture, with
+nonnegative shares, of the spectra of what grows there. That is a nonnegative regression for each
+of 21025 pixels, with one matrix for all. The scene is Indian Pines, with its published classes.
 """
 
 # %%
@@ -41,8 +41,8 @@ for ax, share, name in zip(axes, shares, names.values(), strict=True):
     ax.set(title=name, xticks=[], yticks=[])
 
 # %%
-# Twenty of the 200 bands fail, in every pixel others. Least squares smear the failures over the
-# shares; absolute deviations do not notice.
+# Twenty of the 200 bands fail, different ones in every pixel. Least squares spreads the failures
+# over the shares; the robust loss ignores them.
 rng = np.random.default_rng(0)
 broken = pixels[:, ::50].copy()
 broken[rng.integers(200, size=(20, broken.shape[1])), np.arange(broken.shape[1])] = 0

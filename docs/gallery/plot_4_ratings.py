@@ -1,10 +1,10 @@
 """
-Ratings: what a low rank can predict, and what it cannot
-========================================================
+Ratings
+=======
 
-MovieLens 100k has 100,000 ratings of 1682 films by 943 people: 6 % of the table is known, and
-people do not agree with themselves. How many components there are, and how much everything is
-shrunk, is found from ratings that are kept aside.
+What a low rank can predict, and what it cannot. MovieLens 100k has 100,000 ratings of 1682 films
+by 943 people: 6 % of the table is known, and people are not consistent. The number of components
+and the amount of shrinkage are chosen on a hold-out set of ratings.
 """
 
 # %%
@@ -30,8 +30,7 @@ for film, value in zip(films, stars, strict=True):
     print(f"film {film:4}: {value:.1f} stars")
 
 # %%
-# Beside what else there is: the mean, and the means of people and films, shrunk a little, which are
-# hard to beat.
+# For comparison: the mean, and the shrunk means of people and films, which are hard to beat.
 mean, of_user, of_item = known[2].mean(), np.zeros(shape[0]), np.zeros(shape[1])
 for _ in range(10):
     for own, at, other, there in ((of_user, 0, of_item, 1), (of_item, 1, of_user, 0)):
@@ -50,4 +49,4 @@ for name, error in errors.items():
 figure, ax = plt.subplots(figsize=(8, 2.4), layout="constrained")
 ax.bar_label(ax.barh(list(errors), list(errors.values()), height=0.6), fmt="%.3f", padding=3)
 ax.invert_yaxis()
-ax.set(xlabel="root mean square error of ratings kept aside, in stars", xlim=(0, 1.3))
+ax.set(xlabel="root mean square error on the test set, in stars", xlim=(0, 1.3))

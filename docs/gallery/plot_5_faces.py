@@ -1,10 +1,10 @@
 """
-Faces behind masks
-==================
+Faces
+=====
 
 Ten pictures of each of twenty people (the ORL faces). A black square covers a tenth of every
-picture, each time in another place. Ten components explain faces roughly; what is behind the
-squares nobody sees, and PCA of the pictures as they were is the best that can be hoped for.
+picture, each time in another place. Ten components explain faces roughly. PCA of the uncovered
+pictures is the best that any method with ten components can reach.
 """
 
 # %%

@@ -1,9 +1,9 @@
 """
-A picture from intensities
-==========================
+Phase retrieval
+===============
 
-A sensor that sees intensities loses the sign of what it measures. The picture of 24 x 24 pixels is
-recovered from the squares of random projections, a tenth of which are grossly wrong.
+A picture from intensities. A sensor that measures intensities loses the sign. A picture of 24 x
+24 pixels is recovered from the squares of random projections, a tenth of which are grossly wrong.
 """
 
 # %%
@@ -28,8 +28,8 @@ error = np.linalg.norm(sign * model.coef_ - picture.ravel()) / np.linalg.norm(pi
 print(f"relative error {error:.1e}; {len(model.outliers_)} of {wrong.sum()} wrong ones found")
 
 # %%
-# What people use where no library is at hand: gradient descent on squares (Wirtinger flow), from
-# the same kind of start with the largest intensities left out. It squares the wrong ones, too.
+# For comparison: gradient descent on squares (Wirtinger flow), from a spectral start without the
+# largest intensities. Its loss squares the wrong data, too.
 size = np.median(intensities) / 0.455  # of the picture, squared: chi-square has this median
 trusted = np.where(intensities < 9 * size, intensities, 0)
 direction = np.linalg.eigh(X.T @ (trusted[:, None] * X))[1][:, -1]

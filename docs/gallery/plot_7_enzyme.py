@@ -1,11 +1,11 @@
 """
-An enzyme's rate, with three slips of the pen
-=============================================
+Enzyme
+======
 
 The rate of an enzymatic reaction against the concentration of its substrate, with and without the
 antibiotic puromycin: 23 measurements of Treloar (1974), in Bates and Watts, *Nonlinear Regression
 Analysis and Its Applications* (1988), appendix A1.3. Three of them are copied wrongly here. The
-parameters and their errors should be those of the right ones.
+fit should give the parameters and standard errors of the right ones.
 """
 
 # %%
@@ -26,9 +26,9 @@ rate[[2, 9, 20]] = 9.7, 20.1, 441  # 97, 201 and 144, with a point or a digit in
 
 
 # %%
-# Michaelis and Menten's model; the treatment changes the largest rate, not the half-way
-# concentration. Functions such as exp would have to be those of ``jax.numpy``. The start is a guess
-# from a look at the numbers.
+# Michaelis and Menten's model. The treatment changes the largest rate, not the half-way
+# concentration. (Functions such as exp must be those of ``jax.numpy``.) The start is a rough
+# guess.
 def michaelis_menten(x, concentration, treated):
     largest = x["largest"] + x["gain by treatment"] * treated
     return largest * concentration / (x["half at"] + concentration)
@@ -41,8 +41,8 @@ print("wrong:", fitted.outliers, "with values", rate[fitted.outliers])
 
 
 # %%
-# What people do today: SciPy's ``curve_fit``, by least squares or with its robust loss, whose scale
-# has to be given. The first line is what the numbers give as they were measured.
+# For comparison: SciPy's ``curve_fit``, by least squares and with its robust loss, whose scale
+# must be given. The first line is a fit to the right numbers.
 def formula(data, largest, gain, half):
     concentration, treated = data
     return (largest + gain * treated) * concentration / (half + concentration)

@@ -1,11 +1,11 @@
 """
-Hares and lynxes: a differential equation
-=========================================
+Predators
+=========
 
-Lotka and Volterra's equations for predators and their prey, fitted to the furs that the Hudson's
-Bay Company bought from 1900 to 1920 (in thousands; Howard, *Modeling Basics*, 2009). A model may
-contain a solver of differential equations, here diffrax. Three numbers have a decimal point in the
-wrong place.
+Hares and lynxes: Lotka and Volterra's differential equations, fitted to the furs that the
+Hudson's Bay Company bought from 1900 to 1920 (in thousands; Howard, *Modeling Basics*, 2009). A
+model may contain a solver of differential equations, here diffrax. Three numbers have a decimal
+point in the wrong place.
 """
 
 # %%
@@ -31,7 +31,7 @@ data = jax.tree.map(np.log, spoiled)  # errors of counts are relative
 # %%
 # The model: logarithms of both populations at given times. Parameters are growth and death rates,
 # what hares and lynxes do to each other, and both populations in 1900. ``lm.fit`` differentiates in
-# forward mode, so that diffrax is told to allow that.
+# forward mode, which diffrax must be told.
 def change(t, state, x):
     hares, lynxes = state
     eaten = hares * lynxes
@@ -118,4 +118,4 @@ for ax, name, line in zip(axes, ("hares", "lynxes"), other, strict=True):
     ax.minorticks_off()
     ax.set_ylim(3.5, 700)
 axes[0].legend(ncols=2)
-axes[1].set_xticks(np.arange(1900, 1921, 5))
+_ = axes[1].set_xticks(np.arange(1900, 1921, 5))

@@ -1,10 +1,10 @@
 """
-A thousand curves at once
-=========================
+Lifetimes
+=========
 
-In fluorescence lifetime imaging every pixel has a curve of its own: light that decays after a
-flash. Here are 32 x 32 simulated pixels with 60 times each, and one in twenty data has a spike, as
-cosmic rays make them. ``lm.fit_many`` fits all of them in one program.
+A thousand curves at once. In fluorescence lifetime imaging every pixel has a curve of its own:
+light that decays after a flash. Here are 32 x 32 simulated pixels with 60 times each. One datum
+in twenty has a spike, as cosmic rays make them. ``lm.fit_many`` fits all curves in one program.
 """
 
 # %%
@@ -40,9 +40,9 @@ print(fits)
 print(f"{np.sum(fits.wrong & wrong.reshape(-1, 60))} of {wrong.sum()} spikes were found")
 
 # %%
-# ``lm.fit_many`` starts once only, and a spike at the very first time may lead it astray. What is
-# left over tells which curves these are, since all have noise of one kind; ``lm.fit``, which tries
-# more, takes its time for them.
+# ``lm.fit_many`` uses one start, and a spike at the first time may mislead it. All curves have
+# the same noise, so a large residual shows which these are. ``lm.fit``, which tries more starts,
+# fits them again.
 began = time.perf_counter()
 again = np.flatnonzero(fits.noise > 2 * np.median(fits.noise))
 values, errors = fits.x["lifetime"].copy(), fits.standard_errors["lifetime"].copy()
@@ -53,7 +53,7 @@ ours += time.perf_counter() - began
 print(f"{len(again)} curves were fitted again")
 
 # %%
-# Standard errors are as large as the errors are:
+# The standard errors match the true errors:
 lifetimes = values.reshape(32, 32)
 ratio = (lifetimes - truth) / errors.reshape(32, 32)
 print(f"within two standard errors of the truth: {np.mean(np.abs(ratio) < 2):.1%}")

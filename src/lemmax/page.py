@@ -29,6 +29,7 @@ section { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1.5r
 p { margin: .5rem 0; }
 .faint, figcaption, caption { color: var(--faint); font-size: .9rem; }
 figure { margin: 1rem 0; }
+pre { background: var(--shade); border-radius: 6px; padding: .6rem .8rem; white-space: pre-wrap; }
 .scroll { overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
 img.wide { min-width: 44rem; }
@@ -102,6 +103,11 @@ def heading(text: str) -> Markup:
 def paragraph(*items: Any, faint: bool = False) -> Markup:
     """Text, perhaps less prominent."""
     return _element("p", *items, kind="faint" if faint else "")
+
+
+def code(text: str) -> Markup:
+    """Lines of a program; long ones are wrapped."""
+    return _element("pre", _element("code", text))
 
 
 def card(*blocks: Any) -> Markup:

@@ -58,9 +58,9 @@ _MESSAGES = {
     Status.STAGNATED: (
         "The value stopped improving before the target was within tol (or, where no target is "
         "known, without ever falling below the start). The target may be lower "
-        "than the true minimum (noise or outliers in the data: use steps.Geometric, which needs "
-        "no target), the damping may not suit the scale of the loss (try another factor), or the "
-        "start is a stationary point or outside the basin (try another x0)."
+        "than the true minimum (noise or outliers in the data: use steps.BulkPolyak, which "
+        "estimates it), the damping may not suit the scale of the loss (try another factor), or "
+        "the start is a stationary point or outside the basin (try another x0)."
     ),
     Status.PRECISION_FLOOR: (
         "The value stopped improving where rounding errors of this dtype begin. This is all the "
@@ -82,7 +82,7 @@ _MESSAGES = {
         "The residual is orthogonal, up to tol or rounding errors, to all that the parameters can "
         "change: a stationary point. Another start may lead to a lower one."
     ),
-    Status.INTERRUPTED: "The run was stopped by the user or the callback; this is what it had.",
+    Status.INTERRUPTED: "Stopped by the user or the callback; this is the latest state.",
 }
 
 

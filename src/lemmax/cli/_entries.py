@@ -83,7 +83,7 @@ class NamedEntries:
             f"{len(self.rows)} of {row!r} and {len(self.columns)} of {column!r}."
         )
         if self._unread:
-            outcome.note(f"These are no numbers, and left out: {self._unread}.")
+            outcome.note(f"Entries that are not numbers, left out: {self._unread}.")
         places = self.values[0].astype(np.int64) * len(self.columns) + self.values[1]
         repeated = len(places) - len(np.unique(places))
         if repeated:

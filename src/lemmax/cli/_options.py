@@ -8,28 +8,31 @@ import typer
 from ..recovery import RecoveryStatus
 
 Components = Annotated[
-    int | None, typer.Option(min=1, help="How many; if absent, found from cells kept aside.")
+    int | None,
+    typer.Option(min=1, help="Number of components; by default chosen on held-out cells."),
 ]
-MaxComponents = Annotated[int, typer.Option(min=1, help="The largest number that is tried.")]
+MaxComponents = Annotated[int, typer.Option(min=1, help="Largest number of components to try.")]
 MaxSeconds = Annotated[
-    float | None, typer.Option(min=0, help="End the fit with what there is after so long.")
+    float | None, typer.Option(min=0, help="Time limit; the fit ends with its latest state.")
 ]
-Squared = Annotated[bool, typer.Option("--squared", help="Noise alone, no gross errors.")]
+Squared = Annotated[
+    bool, typer.Option("--squared", help="Squared loss: noise, but no gross errors.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Member = Annotated[
-    str | None, typer.Option("--array", help="Which array of an npz file, or sheet of an xlsx.")
+    str | None, typer.Option("--array", help="Array of an npz file, or sheet of an xlsx file.")
 ]
 Labels = Annotated[str | None, typer.Option(help="Name of the column that labels the rows.")]
 Header = Annotated[
-    bool | None, typer.Option(help="Whether the first line of a text has names; found out if not.")
+    bool | None, typer.Option(help="Whether a text file has a header; detected by default.")
 ]
 Only = Annotated[
-    str | None, typer.Option(help="Columns to fit, as in a,b,c; the others are carried through.")
+    str | None, typer.Option(help="Columns to fit, such as a,b,c; the others are carried through.")
 ]
 Drop = Annotated[
-    str | None, typer.Option(help="Columns that are not fitted, as in a,b, but carried through.")
+    str | None, typer.Option(help="Columns to carry through without fitting, such as a,b.")
 ]
-Out = Annotated[pathlib.Path, typer.Option(help="Folder for what is written.")]
+Out = Annotated[pathlib.Path, typer.Option(help="Output folder.")]
 
 
 def loss_of(squared: bool) -> str:

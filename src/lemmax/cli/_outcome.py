@@ -210,7 +210,7 @@ class Outcome:
         wrong = f"{found.wrong} of {found.known} cells ({found.wrong / max(1, found.known):.1%})"
         told = f" There are {parts}; wrong: {wrong}; missing: {found.holes}."
         if found.held_out and found.status.name != "EXACT":
-            told += f" 90 % intervals cover {found.coverage:.0%} of the cells kept aside."
+            told += f" 90 % intervals cover {found.coverage:.0%} of the held-out cells."
         self.facts(found.as_dict() | more, badge, " ", sentence, told)
         called = names or (str,) * len(found.doubtful)
         for side, places, name in zip(found.sides, found.doubtful, called, strict=True):

@@ -312,7 +312,7 @@ def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) ->
     notes = [cells.note, *_notes(names, texts, empty, {k: found[k].spelling for k in fitted})]
     bad = [k for k in fitted if len(found[k].unreadable)]
     if bad:
-        notes.append(f"{path.name}: these are no numbers, and taken for holes: {told(bad)}.")
+        notes.append(f"{path.name}: cells that are not numbers, treated as missing: {told(bad)}.")
     return TableFile(
         path,
         np.stack([found[k].numbers for k in fitted], axis=1),

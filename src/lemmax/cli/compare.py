@@ -67,11 +67,11 @@ def compare(
         str, typer.Option(help=f"Names, separated by commas, of: {', '.join(METHODS)}.")
     ] = "lmm,gauss-newton,subgradient,scaled-subgradient,prox-linear",
     dim: Annotated[int, typer.Option(min=2, help="Rows of the matrix.")] = 40,
-    rank: Annotated[int, typer.Option(min=1, help="Rank it is fitted with.")] = 5,
-    true_rank: Annotated[int, typer.Option(min=1, help="Rank it has.")] = 2,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of the fit.")] = 5,
+    true_rank: Annotated[int, typer.Option(min=1, help="True rank.")] = 2,
     condition: Annotated[float, typer.Option(min=1, help="Condition number.")] = 100.0,
     loss: Annotated[Loss, typer.Option(help="Loss.")] = Loss.l1,
-    steps: Annotated[int, typer.Option(min=1, help="Most steps of a method.")] = 400,
+    steps: Annotated[int, typer.Option(min=1, help="Largest number of steps.")] = 400,
     seed: Seed = 0,
     out: Annotated[pathlib.Path, typer.Option(help="Folder for the picture.")] = pathlib.Path(
         "lemmax-compare"

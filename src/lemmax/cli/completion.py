@@ -53,7 +53,7 @@ def complete(
     max_components: MaxComponents = 12,
     effects: Annotated[
         bool | None,
-        typer.Option(help="Whether rows have own levels; if not said, those of lists have."),
+        typer.Option(help="Whether rows have effects of their own; by default for lists."),
     ] = None,
     only: Only = None,
     drop: Drop = None,

@@ -32,31 +32,34 @@ def fit(
     model: Annotated[
         str,
         typer.Option(
-            help="What one column is of others, as in 'y = a*exp(-b*t) + c'; names that are no "
+            help="Formula of a column, such as 'y = a*exp(-b*t) + c'; names that are not "
             "columns are parameters. Names with blanks stand in quotes."
         ),
     ],
     start: Annotated[
-        str | None, typer.Option(help="Where all parameters start, as in a=1,b=1,c=0.")
+        str | None, typer.Option(help="Start of each parameter, such as a=1,b=1,c=0.")
     ] = None,
     y: Annotated[
         str | None,
-        typer.Option("--y", help="The column that the model explains, if it has no left side."),
+        typer.Option("--y", help="Column to fit, if the formula has no left side."),
     ] = None,
     sigma: Annotated[
         str | None,
         typer.Option(help="Column of standard deviations of y, up to a common factor."),
     ] = None,
     bounds: Annotated[
-        str | None, typer.Option(help="Of parameters, as in 'a=0:10,b=0:'; one may be absent.")
+        str | None, typer.Option(help="Bounds, such as 'a=0:10,b=0:'; either side may be empty.")
     ] = None,
     fixed: Annotated[
-        str | None, typer.Option(help="Parameters that keep the value of the start, as in a,c.")
+        str | None, typer.Option(help="Parameters held at their start, such as a,c.")
     ] = None,
     least_squares: Annotated[
-        bool, typer.Option("--least-squares", help="On all data: no search for wrong ones.")
+        bool,
+        typer.Option(
+            "--least-squares", help="Least squares on all data, without a search for outliers."
+        ),
     ] = False,
-    level: Annotated[float, typer.Option(help="Of intervals and band, between 0 and 1.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of intervals and band.")] = 0.95,
     labels: Labels = None,
     header: Header = None,
     array: Member = None,

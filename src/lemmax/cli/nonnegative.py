@@ -26,7 +26,9 @@ _GROSS_ERRORS = (
 
 def nnls(
     matrix: Annotated[pathlib.Path, typer.Argument(help="The matrix A.")],
-    targets: Annotated[pathlib.Path, typer.Argument(help="b, or several in columns.")],
+    targets: Annotated[
+        pathlib.Path, typer.Argument(help="b; several right-hand sides as columns.")
+    ],
     robust: Annotated[bool, typer.Option("--robust", help="Least absolute deviations.")] = False,
     out: Out = pathlib.Path("lemmax-nnls"),
 ) -> None:

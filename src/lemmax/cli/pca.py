@@ -47,7 +47,7 @@ def pca(
     max_components: MaxComponents = 12,
     only: Only = None,
     drop: Drop = None,
-    centre: Annotated[bool, typer.Option(help="Whether columns have means.")] = True,
+    centre: Annotated[bool, typer.Option(help="Whether to subtract column means.")] = True,
     nonnegative: Annotated[
         bool, typer.Option("--nonnegative", help="No negative components (needs --no-centre).")
     ] = False,

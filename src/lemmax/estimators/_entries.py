@@ -48,7 +48,7 @@ class Entries(NamedTuple):
     def once(self) -> "Entries":
         """Every place once: what occurs several times is its mean, and counts as one entry.
 
-        Copies would be predicted by each other, and errors at entries kept aside be too small.
+        Copies would be predicted by each other, and errors at held-out entries be too small.
         """
         places = np.asarray(self.rows, np.int64) * self.shape[1] + self.columns
         ordered = np.sort(places)
@@ -171,7 +171,7 @@ def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
         raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
     unread = unreadable_cells(X, library, {named[2]: values})
     if unread:
-        warn_user(f"These are no numbers, and left out: {unread}.")
+        warn_user(f"Entries that are not numbers, left out: {unread}.")
     return rows, columns, values.numbers
 
 

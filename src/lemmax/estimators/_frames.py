@@ -167,16 +167,16 @@ def _tell(
 ) -> None:
     """One warning about columns that are set aside, and why, and cells that are taken for holes."""
     told = [
-        f"Set aside, since they {why}: {', '.join(map(str, some))}."
+        f"Columns set aside because they {why}: {', '.join(map(str, some))}."
         for why, some in aside.items()
         if some
     ]
     read = [name for name in numeric if not is_numeric(frame[name], library)]
     if read:
-        told.append(f"Text that is read as numbers: {', '.join(map(str, read))}.")
+        told.append(f"Columns of text read as numbers: {', '.join(map(str, read))}.")
     bad = unreadable_cells(frame, library, {name: numeric[name] for name in read})
     if bad:
-        told.append(f"These are no numbers, and taken for holes: {bad}.")
+        told.append(f"Cells that are not numbers, treated as missing: {bad}.")
     if told:
         warn_user(" ".join(told))
 

@@ -1,4 +1,4 @@
-"""What a fit to a table has found, and how far to rely on it, in the user's terms."""
+"""What a fit to a table has found, and how reliable it is, in the user's terms."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ _LISTED = 5
 class TableReport:
     """How well a table was fitted.
 
-    Errors are in units of the columns (their robust standard deviations).
+    Errors are in scales of the columns: their robust standard deviations.
     """
 
     status: RecoveryStatus
@@ -26,7 +26,7 @@ class TableReport:
     wrong: int
     holes: int
     held_out: int
-    """Cells that were kept aside from a first fit, and are right."""
+    """Number of held-out cells that are right."""
     explained: float
     """Share of their variance around the column medians (or means, if those are better) that was
     predicted."""
@@ -71,36 +71,38 @@ class TableReport:
         """The verdict."""
         if self.status is RecoveryStatus.EXACT:
             return (
-                "EXACT: all cells but the wrong ones are explained up to rounding errors, also "
-                f"those of {self.held_out} that a first fit had not seen."
+                "EXACT: all cells except the wrong ones are explained up to rounding errors, "
+                f"including those of {self.held_out} held-out cells."
             )
         if self.status is RecoveryStatus.INTERRUPTED:
-            return "INTERRUPTED: the fit was stopped early; this is what there was."
+            return "INTERRUPTED: the fit was stopped early; this is its latest state."
         if self.status is RecoveryStatus.NOT_CONVERGED:
             return (
-                "NOT_CONVERGED: the sweeps did not come to rest. Columns or terms may be nearly "
-                "the same, or the data too few."
+                "NOT_CONVERGED: the sweeps did not converge. Columns or terms may be nearly "
+                "collinear, or there are too few data."
             )
         if not self.held_out:
-            return "NOT_IDENTIFIABLE: there are too few cells to keep some aside and predict them."
+            return "NOT_IDENTIFIABLE: there are too few cells for a hold-out set."
         unit, medians, numbers = "column", "column medians", "one number for each column"
         if len(self.doubtful) > 2:
-            unit, medians, numbers = "tensor", "the median", "one number for all"
+            unit, medians, numbers = "tensor", "medians", "one number for all"
         told = (
-            f"{max(self.explained, 0):.0%} of the variance of {self.held_out} cells kept aside was "
-            f"predicted; typical error {self.error:.2g} {unit} units, of {medians} "
+            f"{max(self.explained, 0):.0%} of the variance of {self.held_out} held-out cells is "
+            f"predicted; typical error {self.error:.2g} {unit} scales; {medians} have "
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
-            return f"NOT_IDENTIFIABLE: nothing is surely predicted better than by {numbers}. {told}"
+            return f"NOT_IDENTIFIABLE: predictions are not surely better than {numbers}. {told}"
         if self.bound_is_low:
-            told += " With one more term they are predicted better: the bound is too low."
+            told += (
+                " With one more term they are predicted better: the bound on the rank is too low."
+            )
         return f"NOISE_LEVEL: {told}"
 
     def _explained_by(self) -> str:
         """Why the share of the variance says one thing and the typical error another."""
         if self.explained > 0 and self.error > self.median_error:
-            return " (medians are right at most cells, and far off at the others)"
+            return " (medians are right for most cells, and far off for the others)"
         if self.explained <= 0 and self.error < self.median_error:
             return " (but some cells are predicted far worse)"
         return ""
@@ -121,12 +123,12 @@ class TableReport:
         ]
         if self.held_out and self.status is not RecoveryStatus.EXACT:
             lines.append(
-                f"intervals       90 % intervals cover {self.coverage:.0%} of the cells kept aside"
+                f"intervals       90 % intervals cover {self.coverage:.0%} of the held-out cells"
             )
         for side, some, name in zip(self.sides, self.doubtful, names or self._numbers, strict=True):
             if some:
                 told = _listed(some, name)
-                lines.append(f"doubtful {side:7s} {told} (nothing known, or most of it wrong)")
+                lines.append(f"doubtful {side:7s} {told} (nothing known, or most cells wrong)")
         lines.append(f"effort          {self.sweeps} sweeps, {self.seconds:.2f} s")
         return "\n".join(lines)
 

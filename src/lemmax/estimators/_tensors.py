@@ -15,7 +15,7 @@ from ..recovery import Recovery, RecoveryStatus
 from ._base import Observed
 from ._report import TableReport
 
-# Below this share of the variance of entries kept aside, the search for exact terms is tried, too,
+# Below this share of the variance of held-out entries, the search for exact terms is tried, too,
 # if the tensor has no more entries than this.
 _EXPLAINED, _SMALL = 0.5, 20_000
 # Squared singular values this small, relative to all, are rounding errors.

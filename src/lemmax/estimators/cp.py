@@ -59,7 +59,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     Also called PARAFAC. The tensor may have any order; of order two it is a matrix, and its factors
     are not unique. A noisy tensor is fitted by a robust factor model, as tables are by `RobustPCA`:
     entries are wrong with a probability that is found, terms are shrunk, and their number is that
-    which predicts entries kept aside best. A tensor without noise is recovered exactly.
+    which predicts held-out entries best. A tensor without noise is recovered exactly.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     standard_error_ : array of the tensor's shape
         How precisely the other entries predict each entry.
     report_ : TableReport
-        Of a noisy tensor: how well entries that were kept aside are predicted.
+        Of a noisy tensor: how well held-out entries are predicted.
     noise_ : float
         Standard deviation of the noise on the others.
     stability_ : array of shape (n_init,)
@@ -354,7 +354,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     def predict_interval(self, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Bounds between which the right value of each entry lies with a probability.
 
-        Of a noisy tensor they are calibrated on entries that were kept aside.
+        Of a noisy tensor they are calibrated on held-out entries.
 
         Parameters
         ----------

@@ -38,9 +38,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     Parameters
     ----------
     n_components : int, optional
-        How many components. If None, as many as predict entries that were kept aside best.
+        Number of components. If None, the number that predicts held-out entries best.
     max_components : int
-        The largest number that is tried if ``n_components`` is None.
+        Largest number of components to try if ``n_components`` is None.
     loss : {'robust', 'squared'}
         Whether entries may be grossly wrong, or carry noise alone.
     effects : bool or 'auto'
@@ -58,9 +58,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         Of the matrix, if it is given as a list with whole numbers for rows and columns; without,
         the rows and columns are those that occur.
     max_seconds : float, optional
-        After so many seconds the fit ends with what it has.
+        Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
-        Chooses the entries that are kept aside. The default gives the same answer every time.
+        Chooses the held-out entries. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
@@ -80,7 +80,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     range_ : pair of float
         Of the values that were seen and are right.
     report_ : TableReport
-        How well entries that were kept aside are predicted; ``summary()`` tells it.
+        How well held-out entries are predicted; ``summary()`` prints it.
     status_ : str
     n_iter_ : int
 
@@ -260,7 +260,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return np.clip(values, *self.range_) if self.clip else values, errors
 
     def predict_interval(self, X: Any, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds between which entries lie with a probability, calibrated on entries kept aside.
+        """Bounds between which entries lie with a probability, calibrated on held-out entries.
 
         Parameters
         ----------

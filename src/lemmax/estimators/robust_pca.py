@@ -24,28 +24,28 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     """Principal component analysis of tables with noise, missing cells and wrong cells.
 
     The model is a robust factor model: a cell is the mean of its column, plus scores of its row
-    times components, plus noise with a variance of its own for each column; a share of the cells is
-    anything. Nothing has to be chosen, and columns may have any units. A table without noise is
-    recovered exactly.
+    times components, plus noise with a variance of its own for each column. A share of the cells
+    may be arbitrarily wrong. Nothing has to be tuned, and columns may have any units. A table
+    without noise is recovered exactly.
 
     Parameters
     ----------
     n_components : int, optional
-        How many components. If None, as many as predict cells that were kept aside best. A table
-        that is exactly of lower rank has fewer.
+        Number of components. If None, the number that predicts held-out cells best. A table that
+        is exactly of lower rank has fewer.
     max_components : int
-        The largest number that is tried if ``n_components`` is None.
+        Largest number of components to try if ``n_components`` is None.
     loss : {'robust', 'squared'}
-        Whether cells may be wrong, or carry noise alone.
+        ``'robust'`` allows wrong cells, ``'squared'`` assumes noise alone.
     centre : bool
-        Whether columns have means.
+        Whether to model column means.
     nonnegative : bool
         Whether components and scores must not be negative (a robust nonnegative matrix
         factorisation); needs ``centre=False``.
     max_seconds : float, optional
-        After so many seconds the fit ends with what it has.
+        Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
-        Chooses the cells that are kept aside. The default gives the same answer every time.
+        Chooses the held-out cells. The default gives the same answer every time.
     verbose : bool
         Whether to show a progress bar.
 
@@ -56,11 +56,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     components_ : array of shape (n_components, n_features)
         Orthonormal rows (unless nonnegative), the strongest first.
     explained_variance_ : array of shape (n_components,)
-        Of each component.
+        Variance of each component.
     explained_variance_ratio_ : array of shape (n_components,)
-        The same as a share of all variance, noise included.
+        The same as a share of the total variance, noise included.
     noise_variance_ : array of shape (n_features,)
-        Of each column.
+        Noise variance of each column.
     reconstruction_ : array of shape (n_samples, n_features)
         Mean plus scores times components, for every cell. A data frame if that was fitted.
     cleaned_ : array of shape (n_samples, n_features)
@@ -75,7 +75,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         that.
     scores_ : array of shape (n_samples, n_components)
     report_ : TableReport
-        How well cells that were kept aside are predicted, whether intervals cover them, which rows
+        How well held-out cells are predicted, whether intervals cover them, which rows
         and columns are doubtful; ``summary()`` tells it.
     status_ : str
         ``"EXACT"`` or ``"NOISE_LEVEL"`` if the model predicts; else why not.
@@ -317,7 +317,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:
         """Bounds between which the right value of each fitted cell lies with a probability.
 
-        They are calibrated on cells that were kept aside.
+        They are calibrated on held-out cells.
 
         Parameters
         ----------

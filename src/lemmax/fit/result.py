@@ -273,7 +273,7 @@ class Fit:
         lines += [
             f"noise     {'none' if exact else f'{self.noise:.3g}{units} (standard deviation)'}",
             f"outliers  {self.outlier_count} of {self.observations} ({share:.1%})",
-            f"freedom   {self.freedom}: right data less parameters",
+            f"freedom   {self.freedom}: inliers less parameters",
         ]
         lines += [f"remark    {remark}" for remark in self.remarks]
         lines.append(

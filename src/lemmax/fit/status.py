@@ -32,20 +32,18 @@ class FitStatus(enum.IntEnum):
 
 
 _MESSAGES = {
-    FitStatus.EXACT: "The right data are explained up to rounding errors.",
-    FitStatus.FITTED: (
-        "The parameters are at a minimum that the data determine; their errors are those of noise."
-    ),
+    FitStatus.EXACT: "The inliers are explained up to rounding errors.",
+    FitStatus.FITTED: ("The parameters are at a minimum that the data determine."),
     FitStatus.NOT_IDENTIFIED: (
         "Some parameters are not determined by the data: other values fit as well. Fix them "
         "(fixed=...), write the model with fewer, or observe what they change."
     ),
     FitStatus.NOT_CONVERGED: (
-        "No minimum was found: parameters run away, or the start is too far. Give a better start "
-        "or bounds."
+        "No minimum was found: parameters diverge, or the start is too far away. Give a better "
+        "start or bounds."
     ),
     FitStatus.DOUBTFUL: (
         "There is a minimum, but the data do not support it. Give a better start, or more data."
     ),
-    FitStatus.INTERRUPTED: "Interrupted by the user or the time limit; this is what it had.",
+    FitStatus.INTERRUPTED: "Interrupted by the user or the time limit; this is the latest state.",
 }
