@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..factor import FactorFit, TensorFit
-from ..recovery import RecoveryStatus
+from ..status import RecoveryStatus
 
 # So many rows or columns are named.
 _LISTED = 5
