@@ -314,7 +314,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             values, errors, changed = rows.values, rows.standard_errors, np.isnan(X) | rows.wrong
         cleaned = np.where(changed, values, X)
         if frame is not None:
-            cleaned, errors = frame.like(cleaned, changed), frame.like(np.asarray(errors))
+            # All columns of numbers are floats, whether or not a cell of them was replaced.
+            cleaned = frame.like(cleaned, np.ones_like(changed))
+            errors = frame.like(np.asarray(errors))
         return (cleaned, errors) if return_std else cleaned
 
     def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:
