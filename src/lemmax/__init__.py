@@ -88,7 +88,7 @@ else:
         ),
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 class _Package(ModuleType):
