@@ -9,7 +9,17 @@ PACKAGE = pathlib.Path(lemmax.__file__).parent
 
 # The layers of docs/architecture.md, in order; a name stands for a file or a folder.
 LAYERS = [
-    ["_typing", "_memory", "_checks", "_columns", "_files", "_programs", "_terms", "_digest"],
+    [
+        "_typing",
+        "_memory",
+        "_checks",
+        "_columns",
+        "_files",
+        "_programs",
+        "_terms",
+        "_digest",
+        "_lazy",
+    ],
     ["_plain"],
     ["_tree", "_storage"],
     ["_dtype", "_linalg", "status"],

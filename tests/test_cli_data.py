@@ -298,7 +298,7 @@ def test_complete_predicts_by_name(tmp_path):
     assert abs(value - truth[3, 7]) < 0.3
     assert lower < value < upper
     assert float(column[3]) > 2 * error
-    assert "no entry of 'u99' is known; the effects of the column alone tell" in said
+    assert "no entry of 'u99' is known; the effect of the column alone tells" in said
     assert "2 values for a 'user' and 'item' that had one before" in said
     assert "FILE" not in said
     wrong = lines_of(out / "outliers.csv")

@@ -47,15 +47,15 @@ def test_ctrl_c_between_sweeps_writes_the_last(command, name, tmp_path, monkeypa
     sent = []
 
     @contextlib.contextmanager
-    def interrupting():
-        def report(sweep, noise):
+    def interrupting(self):
+        def callback(stage, sweep, noise):
             if sweep >= 3 and not sent:
                 sent.append(sweep)
                 os.kill(os.getpid(), signal.SIGINT)
 
-        yield report
+        yield {"callback": callback}
 
-    monkeypatch.setattr("lemmax.estimators._factor.no_progress_bar", interrupting)
+    monkeypatch.setattr("lemmax.estimators._factor.FactorEstimator._limits", interrupting)
     out = tmp_path / "out"
     said = output_of(130, command, tmp_path / "table.npy", "--out", out)
     assert "Interrupted: what the fit had by then is written" in said

@@ -88,6 +88,17 @@ def test_new_rows_of_a_frame_keep_their_names():
         model.transform(new.drop(columns="a"))
 
 
+def test_types_of_filled_rows_do_not_depend_on_their_holes():
+    rng = np.random.default_rng(3)
+    whole = np.round(100 * rng.standard_normal((60, 1)) + 10 * rng.standard_normal((60, 4)))
+    frame = pd.DataFrame(whole.astype(int), columns=list("abcd"))
+    model = RobustPCA().fit(frame)
+    holed = frame.head(5).astype(float)
+    holed.loc[2, "b"] = np.nan
+    for given in (frame.head(5), holed, pl.from_pandas(frame.head(5))):
+        assert {str(kind).lower() for kind in list(model.impute(given).dtypes)} == {"float64"}
+
+
 def test_frames_that_cannot_be_fitted_get_a_sentence():
     with (
         pytest.raises(ValueError, match="no column of numbers"),

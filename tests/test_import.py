@@ -1,5 +1,7 @@
 """Importing lemmax is free of side effects."""
 
+import ast
+import importlib
 import os
 import pathlib
 import subprocess
@@ -19,7 +21,9 @@ def test_import_starts_no_backend_and_leaves_the_configuration_alone():
     code = """
 import jax
 before = dict(jax.config.values)
-import lemmax
+from lemmax import *
+from lemmax import theory
+assert callable(solve) and theory.check
 from jax._src import xla_bridge
 print(xla_bridge.backends_are_initialized(), before == dict(jax.config.values))
 """
@@ -29,12 +33,59 @@ print(xla_bridge.backends_are_initialized(), before == dict(jax.config.values))
 def test_import_pulls_in_no_extras():
     code = """
 import sys
-import lemmax
+from lemmax import *
+from lemmax.plots import *
 extras = ("matplotlib", "sklearn", "rich", "typer", "mpmath", "scipy.optimize", "optimistix",
           "pandas", "polars", "safetensors", "openpyxl", "pyarrow", "asdex", "jinja2")
 print([name for name in extras if name in sys.modules])
 """
     assert run(code) == "[]"
+
+
+def test_a_table_needs_no_jax():
+    code = """
+import sys
+import numpy as np
+import lemmax.cli, lemmax.page, lemmax.plots
+from lemmax.estimators import MatrixCompletion, RobustPCA
+rng = np.random.default_rng(0)
+rows = rng.standard_normal((40, 1))
+table = rows @ rng.standard_normal((1, 6)) + 0.1 * rng.standard_normal((40, 6))
+RobustPCA().fit(table).impute(table)
+MatrixCompletion().fit(table).predict([[0, 0]])
+print([name for name in ("jax", "equinox", "jaxtyping") if name in sys.modules])
+"""
+    assert run(code) == "[]"
+
+
+@pytest.mark.parametrize("name", ["fit", "solve"])
+def test_a_function_is_not_hidden_by_the_folder_it_is_in(name):
+    code = f"""
+import sys
+import lemmax.{name}.api
+print(lemmax.{name} is sys.modules["lemmax.{name}.api"].{name})
+"""
+    assert run(code) == "True"
+
+
+@pytest.mark.parametrize("package", ["lemmax", "lemmax.estimators", "lemmax.plots"])
+def test_names_are_the_same_to_python_and_to_a_type_checker(package):
+    module = importlib.import_module(package)
+    imports = [
+        node
+        for block in ast.parse(pathlib.Path(str(module.__file__)).read_text()).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    ]
+    assert sorted(node.names[0].name for node in imports) == module.__all__
+    for node in imports:
+        name = node.names[0].name
+        value = getattr(importlib.import_module(f"{package}.{node.module or name}"), name, None)
+        assert getattr(module, name) is (value or sys.modules[f"{package}.{name}"])
+        assert name in dir(module)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
 
 
 USER = """

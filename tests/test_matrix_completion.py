@@ -86,16 +86,29 @@ def test_names_of_several_kinds_stay_what_they_are():
     _, rows, columns, stars = ratings(6)
     model = MatrixCompletion().fit((rows, columns, stars))
     plain = model.predict([[1, 3]])
-    with pytest.warns(UserWarning, match="no entry of '1' is known"):
+    with pytest.warns(UserWarning, match=r"no entry of row or column of \('1', '3'\) is known"):
         values = model.predict([("1", "3"), (1, 3), (1.0, 3.0)])
     np.testing.assert_array_equal(values[1:], [*plain] * 2)
+
+
+def test_errors_of_ratings_are_told_in_stars():
+    _, rows, columns, stars = ratings(1)
+    one, ten = (MatrixCompletion().fit((rows, columns, each)) for each in (stars, 10 * stars))
+    assert "in the units of the values" in one.summary()
+    np.testing.assert_allclose(
+        [ten.report_.error, ten.report_.median_error],
+        [10 * one.report_.error, 10 * one.report_.median_error],
+        rtol=1e-6,
+    )
+    # Most ratings are one of the nearest two.
+    assert 0.1 < one.report_.error < one.report_.median_error < 3
 
 
 def test_unseen_names_have_effects_and_larger_errors():
     _, rows, columns, stars = ratings(1)
     model = MatrixCompletion().fit((rows, columns, stars))
     places = [[3, 7], [999, 7], [3, 999], [999, 999]]
-    with pytest.warns(UserWarning, match="effects of the column alone .* of the row alone"):
+    with pytest.warns(UserWarning, match="column alone .* row alone .* level of all entries"):
         values, errors = model.predict(places, return_std=True)
     assert np.all(np.isfinite(values))
     assert errors[0] < min(errors[1:])
@@ -104,6 +117,7 @@ def test_unseen_names_have_effects_and_larger_errors():
         lower, upper = model.predict_interval(places, 0.9)
     assert np.all(lower < values)
     assert np.all(values < upper)
+    assert model.range_[0] <= lower.min() < upper.max() <= model.range_[1]
     with pytest.warns(UserWarning, match="no entry of 100, 101, 102, 103, 104 and 7 more is known"):
         model.predict([[k, 3] for k in range(100, 112)])
     with pytest.warns(UserWarning, match="no entry of 'me' is known"):

@@ -48,10 +48,9 @@ def test_pictures_come_from_figures_and_from_files(tmp_path):
     embedded = page.picture(tmp_path / "p.png", "words")
     encoded = re.search(r"base64,([^\"]*)", embedded).group(1)
     assert base64.b64decode(encoded) == (tmp_path / "p.png").read_bytes()
-    assert 'width="400" height="300" alt="words"' in embedded
-    assert 'class="wide"' not in embedded
-    assert 'width="1200" height="450"' in page.picture(Figure(figsize=(8, 3)), "words")
-    assert 'class="wide"' in page.picture(Figure(figsize=(8, 3)), "words")
+    assert 'width="400" height="300" style="min-width: 172px" alt="words"' in embedded
+    made = page.picture(Figure(figsize=(8, 3)), "words")
+    assert 'width="1200" height="450" style="min-width: 516px"' in made
     (tmp_path / "p.jpg").write_bytes(b"not a picture")
     with pytest.raises(ValueError, match="PNG"):
         page.picture(tmp_path / "p.jpg", "words")

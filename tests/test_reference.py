@@ -37,7 +37,7 @@ def modules():
     """Modules that a user reads from: lemmax itself, those in it, those in these, the fronts."""
     found = [lemmax, *map(importlib.import_module, FRONTS)]
     for module in found:
-        inside = (vars(module)[name] for name in exported(module))
+        inside = (getattr(module, name) for name in exported(module))
         found += [part for part in inside if isinstance(part, types.ModuleType)]
     return {module.__name__: module for module in found}
 
@@ -61,8 +61,8 @@ def entries():
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_public_name_is_in_the_reference(name):
     module, shown = modules()[name], {id(value) for value in entries().values()}
-    names = {each for each in exported(module) if not inspect.ismodule(vars(module)[each])}
-    assert {each for each in names if id(vars(module)[each]) not in shown} == set()
+    names = {each for each in exported(module) if not inspect.ismodule(getattr(module, each))}
+    assert {each for each in names if id(getattr(module, each)) not in shown} == set()
 
 
 def test_every_entry_says_what_it_is():

@@ -207,6 +207,18 @@ def test_the_number_of_components_is_kept():
     assert RobustPCA().fit(table).n_components_ >= 2
 
 
+def test_a_bound_on_the_components_that_is_too_low_is_said():
+    rng = np.random.default_rng(8)
+    table = rng.standard_normal((150, 4)) @ rng.standard_normal((4, 12))
+    table += 0.1 * rng.standard_normal(table.shape)
+    low, enough = (RobustPCA(max_components=most).fit(table) for most in (2, 8))
+    assert (low.n_components_, enough.n_components_) == (2, 4)
+    assert "a larger max_components" in low.summary()
+    assert low.report_.bound_is_low
+    assert not enough.report_.bound_is_low
+    assert not RobustPCA(2).fit(table).report_.bound_is_low  # this is what was asked for
+
+
 def test_weights_of_zero_are_holes():
     truth, table = spoiled_table(np.random.default_rng(3))
     weights = np.where(np.isnan(table), 0.0, 1.0)

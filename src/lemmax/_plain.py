@@ -4,12 +4,12 @@ import dataclasses
 import datetime
 import enum
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 from scipy import sparse
 
@@ -68,7 +68,7 @@ class Describing:
             return {"date": value.isoformat()}
         if sparse.issparse(value):
             return self._sparse(value, name)
-        if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        if isinstance(value, (np.ndarray, np.generic)) or _is_jax(value):
             return self._array(value, name)
         raise TypeError(f"{name} cannot be saved: it is a {type(value).__name__}.")
 
@@ -224,6 +224,12 @@ class Reading:
 
 
 _NODES = {name.removeprefix("_read_") for name in vars(Reading) if name.startswith("_read_")}
+
+
+def _is_jax(value: Any) -> bool:
+    """Whether it is an array of JAX; without JAX there are none."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array)
 
 
 def _fields(kind: type) -> dict[str, Any]:

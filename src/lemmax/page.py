@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 TONES = ("good", "caution", "bad", "plain")
+# Pictures of 150 dots an inch have letters of 10 points, 21 dots; shrunk by more than this, to less
+# than 9, they cannot be read.
+_SMALLEST = 0.43
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2024; --paper: #ffffff; --faint: #5b6570;
@@ -32,7 +35,6 @@ figure { margin: 1rem 0; }
 pre { background: var(--shade); border-radius: 6px; padding: .6rem .8rem; white-space: pre-wrap; }
 .scroll { overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
-img.wide { min-width: 44rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding: .25rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; text-align: left;
@@ -181,12 +183,12 @@ def picture(source: Any, description: str, caption: str = "") -> Markup:
         source.savefig(buffer, format="png", dpi=150)
         data = buffer.getvalue()
     width, height = _png_size(data)
-    # On a phone a row of panels would be too small to read; it scrolls instead.
-    kind = ' class="wide"' if width > 1.6 * height else ""
+    # On a phone letters would be too small to read; it scrolls instead.
+    least = _SMALLEST * width
     encoded = base64.b64encode(data).decode("ascii")
     image = Markup(
-        f'<img{kind} width="{width}" height="{height}" alt="{html.escape(description)}" '
-        f'src="data:image/png;base64,{encoded}">'
+        f'<img width="{width}" height="{height}" style="min-width: {least:.0f}px" '
+        f'alt="{html.escape(description)}" src="data:image/png;base64,{encoded}">'
     )
     below = _element("figcaption", caption) if caption else Markup("")
     return _element("figure", _element("div", image, kind="scroll"), below)

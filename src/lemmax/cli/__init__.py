@@ -4,17 +4,15 @@ import os
 import pathlib
 import sys
 
-import jax
-
 _INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line, or say what is missing."""
-    if jax.config.values.get("jax_compilation_cache_dir") is None:
-        # What was compiled for a table of some shape is there for the next of that shape.
-        caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(caches / "lemmax"))
+    # What was compiled for data of some shape is there for the next of that shape. JAX reads this
+    # when it is imported, which not all commands do.
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "lemmax"))
     try:
         from .app import app
     except ImportError as error:

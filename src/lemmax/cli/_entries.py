@@ -34,12 +34,12 @@ class Asked(NamedTuple):
 
     def tell(self, outcome: Outcome, effects: bool) -> None:
         """Say for which rows and columns no entry is known, and what follows."""
-        from ..estimators._entries import unseen_sentence
+        from ..estimators._entries import unseen_sentences
 
-        for names, places, side in zip(self.names, self.places, ("row", "column"), strict=True):
-            unseen = [names[k] for k in np.flatnonzero(places == _UNKNOWN)]
-            if unseen:
-                outcome.note(f"{self.path.name}: {unseen_sentence(unseen, side, effects)}.")
+        rows, columns = (np.array(names, object) for names in self.names)
+        unseen = self.places[0] == _UNKNOWN, self.places[1] == _UNKNOWN
+        for told in unseen_sentences(rows, columns, unseen, effects):
+            outcome.note(f"{self.path.name}: {told}.")
 
 
 class NamedEntries:

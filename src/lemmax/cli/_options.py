@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..recovery import RecoveryStatus
+from ..status import RecoveryStatus
 
 Components = Annotated[
     int | None,

@@ -21,7 +21,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from .. import page
 from .._columns import as_numbers
 from .._files import Write, save_all, text_writer
-from ..recovery import Recovery
 from ._files import Refusal, check_writable, made_folder, remove_leftovers, written_before
 from ._interrupts import fit_until_interrupted, giving_up_at_second
 
@@ -183,7 +182,7 @@ class Outcome:
         """An array of any shape, in NumPy's format."""
         self.arrays[name] = values
 
-    def verdict(self, found: Recovery) -> None:
+    def verdict(self, found: Any) -> None:
         """What `recover` says, as numbers, on the page and on the screen."""
         # Of several calls that a fit may take, the last one knows its own time only.
         found = dataclasses.replace(found, seconds=self.seconds)

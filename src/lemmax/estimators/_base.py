@@ -12,16 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive, warn_user
 from .._memory import require_bytes
-from ..losses import L1, AbstractLoss, SquaredL2
-from ..maps import AbstractMap
-from ..operators import AbstractOperator, Entries
-from ..points import KruskalPoint
-from ..recovery import Recovery, RecoveryStatus, recover
+from ..status import RecoveryStatus
 from ._saving import Saved
-
-# With fewer entries than this share, those that are there are kept as a list.
-_SPARSE = 0.2
-_LOSSES = {"robust": L1, "squared": SquaredL2}
 
 
 class RecoveringEstimator(Saved, BaseEstimator):
@@ -35,7 +27,8 @@ class RecoveringEstimator(Saved, BaseEstimator):
     status_: str
     n_iter_: int
     noise_: float
-    recovery_: Recovery
+    # A `lemmax.Recovery`, which comes with JAX.
+    recovery_: Any
 
     def __sklearn_tags__(self):
         """NaN is welcome: it marks what is missing."""
@@ -46,25 +39,26 @@ class RecoveringEstimator(Saved, BaseEstimator):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _loss(self, weights: np.ndarray | None = None) -> AbstractLoss:
-        return loss_called(self.loss, weights)
-
     def _recover(
         self,
         data: np.ndarray,
-        map: AbstractMap,
-        operator: AbstractOperator | None = None,
+        map: Any,
+        operator: Any = None,
         weights: np.ndarray | None = None,
-        loss: AbstractLoss | None = None,
+        loss: Any = None,
         **options: Any,
-    ) -> Recovery:
+    ) -> Any:
         """Call `recover`, and take over what it says about its answer."""
+        # With the first of them JAX is imported, which tables do without.
+        from ..recovery import recover
+        from ._recovering import loss_called
+
         options = {"seed": self._seed(), "progress": bool(self.verbose), **options}
-        found = recover(data, map, operator, loss or self._loss(weights), **options)
+        found = recover(data, map, operator, loss or loss_called(self.loss, weights), **options)
         self._take_verdict(found)
         return found
 
-    def _take_verdict(self, found: Recovery) -> None:
+    def _take_verdict(self, found: Any) -> None:
         self.recovery_ = found
         self.status_ = found.status.name
         self.n_iter_ = max(1, found.steps)
@@ -97,11 +91,10 @@ class RecoveringEstimator(Saved, BaseEstimator):
         )
 
 
-def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
-    """A loss by its name, with the weights of the observations."""
-    if name not in _LOSSES:
+def check_loss(name: Any) -> None:
+    """Refuse a loss that is not known."""
+    if name not in ("robust", "squared"):
         raise ValueError(f"loss must be 'robust' or 'squared'; got {name!r}.")
-    return _LOSSES[name](weights=weights)
 
 
 def require_room(
@@ -159,39 +152,6 @@ def checked_rank(rank: Any, largest: int, default: int) -> int:
         return max(1, min(default, largest))
     check_positive(rank=rank)
     return min(int(rank), largest)
-
-
-def factors_of(found: Recovery) -> tuple[np.ndarray, ...]:
-    """The factors of a recovered matrix or tensor."""
-    assert isinstance(found.point, KruskalPoint)
-    return tuple(np.asarray(factor, np.float64) for factor in found.point.factors)
-
-
-class Observed:
-    """The entries of an array that are there, in the form that `recover` is fastest with."""
-
-    def __init__(self, array: np.ndarray, weights: np.ndarray | None = None):
-        seen = ~np.isnan(array)
-        if weights is not None:
-            seen &= weights > 0
-        if not np.any(seen):
-            raise ValueError("There is nothing but missing entries: no value is observed.")
-        self.operator = self.places = None
-        self.data, self.known = np.where(seen, array, 0.0), seen
-        self.weights = weights
-        if np.mean(seen) < _SPARSE:
-            self.places = np.nonzero(seen)
-            self.operator = Entries(self.places, array.shape)
-            self.data, self.known = array[seen], np.ones(int(seen.sum()), bool)
-            self.weights = None if weights is None else weights[seen]
-        elif not np.all(seen):
-            self.weights = np.where(seen, 1.0 if weights is None else weights, 0.0)
-
-    def outliers(self, found: Recovery) -> tuple[np.ndarray, ...]:
-        """Where the array is wrong, as indices into the array."""
-        if self.places is None:
-            return found.outliers
-        return tuple(index[found.outliers] for index in self.places)
 
 
 def sparse_at(places: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:

@@ -220,19 +220,51 @@ def places_of(X: Any, named: Sequence[Any] | None = None) -> tuple[np.ndarray, n
     return positions[:, 0], positions[:, 1]
 
 
-def unseen_sentence(names: Sequence[Any], side: str, effects: bool) -> str:
-    """What stands for entries of rows or columns (the ``side``) that no entry is known of."""
-    different = list(dict.fromkeys(names))
-    listed = ", ".join(map(repr, different[:_LISTED]))
-    more = len(different) - _LISTED
+def unseen_sentences(
+    rows: np.ndarray, columns: np.ndarray, unseen: tuple[np.ndarray, np.ndarray], effects: bool
+) -> list[str]:
+    """What stands for entries whose row or column, or both, were not part of the fit.
+
+    Parameters
+    ----------
+    rows, columns : arrays
+        Names.
+    unseen : pair of arrays of bool
+        Which rows and which columns were not part of the fit.
+    effects : bool
+        Whether the model has effects of rows.
+    """
+    no_row, no_column = unseen
+    neither = no_row & no_column
+    nothing = "without effects there is no prediction"
+    then = ["the mean of the column stands there", nothing, nothing]
     if effects:
-        other = "column" if side == "row" else "row"
-        then = f"the effects of the {other} alone tell, with a larger error"
-    elif side == "row":
-        then = "the mean of the column stands there"
-    else:
-        then = "without effects there is no prediction"
-    return f"no entry of {listed}{f' and {more} more' if more > 0 else ''} is known; {then}"
+        then = [
+            "the effect of the column alone tells, with a larger error",
+            "the effect of the row alone tells, with a larger error",
+            "the level of all entries stands there",
+        ]
+    unknown = [
+        ("of", rows[no_row & ~neither].tolist()),
+        ("of", columns[no_column & ~neither].tolist()),
+        (
+            "of row or column of",
+            list(zip(rows[neither].tolist(), columns[neither].tolist(), strict=True)),
+        ),
+    ]
+    return [
+        f"no entry {of} {_named(names)} is known; {words}"
+        for (of, names), words in zip(unknown, then, strict=True)
+        if names
+    ]
+
+
+def _named(names: Sequence[Any]) -> str:
+    """The first few of different names."""
+    different = list(dict.fromkeys(names))
+    more = len(different) - _LISTED
+    listed = ", ".join(map(repr, different[:_LISTED]))
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def numbers_of(names: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_positive, check_real, warn_user
 from .._columns import LARGEST
 from ..factor import FactorModel, Options
-from ..solve.progress import no_progress_bar, progress_bar
-from ._base import RecoveringEstimator, refuse_complex
+from ._base import RecoveringEstimator, check_loss, refuse_complex
 from ._frames import FrameParts, parts_of, row_names
 from ._report import TableReport
 
@@ -42,7 +41,7 @@ class FactorEstimator(RecoveringEstimator):
 
     def _options(self, **chosen: Any) -> Options:
         """Checked options of the fit."""
-        self._loss()  # a name that is not known is refused
+        check_loss(self.loss)
         if self.n_components is not None:
             check_positive(n_components=self.n_components)
         check_positive(max_components=self.max_components)
@@ -59,7 +58,12 @@ class FactorEstimator(RecoveringEstimator):
     @contextlib.contextmanager
     def _limits(self) -> Iterator[dict[str, Any]]:
         """Time and progress of a fit, as keyword arguments."""
-        bar = progress_bar("factor model", _BAR) if self.verbose else no_progress_bar()
+        bar = contextlib.nullcontext(lambda step, value: None)
+        if self.verbose:
+            # A fit without it needs no JAX, which is imported with that folder.
+            from ..solve.progress import progress_bar
+
+            bar = progress_bar("factor model", _BAR)
         with bar as report:
             yield {
                 "max_seconds": self.max_seconds,

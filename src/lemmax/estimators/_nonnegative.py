@@ -9,12 +9,14 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
 from ..factor import Options
-from ..losses import AbstractLoss, SquaredL2
+from ..losses import SquaredL2
 from ..maps import CP, Composed, LowRank, Squares
 from ..points import KruskalPoint
-from ..recovery import Recovery, RecoveryStatus
+from ..recovery import Recovery
 from ..regression import regress
-from ._base import Observed, RecoveringEstimator, factors_of
+from ..status import RecoveryStatus
+from ._base import RecoveringEstimator
+from ._recovering import Observed, factors_of, loss_called
 
 # Entries of a start, relative to the mean: the derivative of a square vanishes at 0.
 _LEAST = 1e-2
@@ -62,9 +64,9 @@ def nonnegative_parts(
     return NonnegativeParts(left[:, kept] * sizes[kept], (right[:, kept] / sizes[kept]).T, wrong)
 
 
-def nonnegative_scores(rows: np.ndarray, components: np.ndarray, loss: AbstractLoss) -> np.ndarray:
+def nonnegative_scores(rows: np.ndarray, components: np.ndarray, loss: str) -> np.ndarray:
     """Nonnegative coordinates of rows in given components; NaN counts for nothing."""
-    return np.asarray(regress(components.T, rows, loss, nonnegative=True).coefficients)
+    return np.asarray(regress(components.T, rows, loss_called(loss), nonnegative=True).coefficients)
 
 
 def fit_nonnegative(

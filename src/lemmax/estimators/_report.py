@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..factor import FactorFit, TensorFit
-from ..recovery import RecoveryStatus
+from ..status import RecoveryStatus
 
 # So many rows or columns are named.
 _LISTED = 5
@@ -15,10 +15,7 @@ _LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class TableReport:
-    """How well a table was fitted.
-
-    Errors are in scales of the columns: their robust standard deviations.
-    """
+    """How well a table was fitted."""
 
     status: RecoveryStatus
     components: int
@@ -31,7 +28,7 @@ class TableReport:
     """Share of their variance around the column medians (or means, if those are better) that was
     predicted."""
     error: float
-    """Their typical error."""
+    """Their typical error, in the unit below."""
     median_error: float
     """The same if medians of the columns are the predictions."""
     coverage: float
@@ -42,7 +39,11 @@ class TableReport:
     sweeps: int
     seconds: float
     bound_is_low: bool = False
-    """Whether more terms than allowed would predict the cells better."""
+    """Whether more components than allowed would predict the cells better; of a table, whether the
+    last that was allowed still does."""
+    unit: str = "column scales"
+    """Of the errors: robust standard deviations of the columns or of the tensor; or, of ratings,
+    the values' own."""
 
     @property
     def doubtful_rows(self) -> tuple[int, ...]:
@@ -83,19 +84,23 @@ class TableReport:
             )
         if not self.held_out:
             return "NOT_IDENTIFIABLE: there are too few cells for a hold-out set."
-        unit, medians, numbers = "column", "column medians", "one number for each column"
+        medians, numbers = "column medians", "one number for each column"
         if len(self.doubtful) > 2:
-            unit, medians, numbers = "tensor", "medians", "one number for all"
+            medians, numbers = "medians", "one number for all"
         told = (
             f"{max(self.explained, 0):.0%} of the variance of {self.held_out} held-out cells is "
-            f"predicted; typical error {self.error:.2g} {unit} scales; {medians} have "
+            f"predicted; typical error {self.error:.2g} {self.unit}; {medians} have "
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
             return f"NOT_IDENTIFIABLE: predictions are not surely better than {numbers}. {told}"
         if self.bound_is_low:
             told += (
-                " With one more term they are predicted better: the bound on the rank is too low."
+                f" The last of the {self.components} components allowed still lowers the error: "
+                "with a larger max_components it may be smaller."
+                if len(self.doubtful) == 2
+                else " With one more term they are predicted better: the bound on the rank is too "
+                "low."
             )
         return f"NOISE_LEVEL: {told}"
 
@@ -158,7 +163,12 @@ class TableReport:
 
 def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) -> TableReport:
     """The report of a fit."""
-    held_out = found.held_out
+    held_out, unit, scale = found.held_out, "column scales", 1.0
+    if isinstance(found, TensorFit):
+        unit = "tensor scales"
+    elif found.model.effects:
+        # All columns have one unit, and who reads it knows the scale of the ratings.
+        unit, scale = "in the units of the values", float(found.scale[0])
     return TableReport(
         status=_status(found),
         components=found.rank,
@@ -167,13 +177,14 @@ def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) 
         holes=holes,
         held_out=held_out.count,
         explained=held_out.explained,
-        error=held_out.error,
-        median_error=held_out.median_error,
+        error=scale * held_out.error,
+        median_error=scale * held_out.median_error,
         coverage=held_out.coverage,
         doubtful=tuple(tuple(map(int, side)) for side in found.doubtful()),
         sweeps=found.sweeps,
         seconds=found.seconds,
-        bound_is_low=isinstance(found, TensorFit) and found.bound_is_low,
+        bound_is_low=found.bound_is_low,
+        unit=unit,
     )
 
 

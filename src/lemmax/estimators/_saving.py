@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._plain import Kinds, Misfit, check_types
 from .._storage import Unreadable, check_folder, contents, read, write
-from ..recovery import RecoveryStatus
+from ..status import RecoveryStatus
 from ._frames import library_of
 from ._report import TableReport
 

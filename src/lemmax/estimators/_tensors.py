@@ -11,8 +11,9 @@ from .._terms import unfolded
 from ..factor import TensorFit
 from ..losses import SquaredL2
 from ..maps import CP
-from ..recovery import Recovery, RecoveryStatus
-from ._base import Observed
+from ..recovery import Recovery
+from ..status import RecoveryStatus
+from ._recovering import Observed
 from ._report import TableReport
 
 # Below this share of the variance of held-out entries, the search for exact terms is tried, too,

@@ -12,14 +12,14 @@ from ..losses import SquaredL2
 from ..maps import CP, AbstractMap, Composed, LowRank, Squares, SymmetricCP, WithFixed
 from ..metrics import factor_match_score
 from ..points import KruskalPoint
-from ..recovery import Recovery, RecoveryStatus
+from ..recovery import Recovery
 from ..solve.progress import no_progress_bar, progress_bar
+from ..status import RecoveryStatus
 from ._base import (
-    Observed,
     RecoveringEstimator,
+    check_loss,
     checked_rank,
     checked_weights,
-    factors_of,
     refuse_complex,
     require_room,
     shape_of,
@@ -27,6 +27,7 @@ from ._base import (
 )
 from ._factor import check_level, refuse_large
 from ._nonnegative import fit_nonnegative
+from ._recovering import Observed, factors_of
 from ._report import report_of
 from ._tensors import (
     Exchange,
@@ -269,7 +270,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     def _fit_noisy(
         self, X: np.ndarray, weights: np.ndarray | None, bound: int, seed: int
     ) -> TensorFit:
-        self._loss()  # a name that is not known is refused
+        check_loss(self.loss)
         with progress_bar("factor model", _BAR) if self.verbose else no_progress_bar() as report:
             return fit_tensor(
                 X if weights is None else np.where(weights > 0, X, np.nan),

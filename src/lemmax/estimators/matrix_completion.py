@@ -16,7 +16,7 @@ from ._entries import (
     entries_of,
     numbers_of,
     places_of,
-    unseen_sentence,
+    unseen_sentences,
 )
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import library_of
@@ -236,18 +236,15 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         check_is_fitted(self)
         rows, columns = places_of(X, getattr(self, "entry_columns_", None))
         numbers = numbers_of(rows, self.row_ids_), numbers_of(columns, self.column_ids_)
-        self._tell_unseen({"row": (rows, numbers[0]), "column": (columns, numbers[1])})
+        self._tell_unseen(rows, columns, (numbers[0] < 0, numbers[1] < 0))
         values, errors = self._predicted(*numbers)
         return (values, errors) if return_std else values
 
-    def _tell_unseen(self, asked: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-        """One warning about names that were not part of the fit: those whose number is -1."""
-        effects = self._model().model.effects
-        told = [
-            unseen_sentence(names[numbers < 0].tolist(), side, effects)
-            for side, (names, numbers) in asked.items()
-            if np.any(numbers < 0)
-        ]
+    def _tell_unseen(
+        self, rows: np.ndarray, columns: np.ndarray, unseen: tuple[np.ndarray, np.ndarray]
+    ) -> None:
+        """One warning about names that were not part of the fit."""
+        told = unseen_sentences(rows, columns, unseen, self._model().model.effects)
         if told:
             warn_user(f"MatrixCompletion: {'; '.join(told)}.")
 
@@ -262,6 +259,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     def predict_interval(self, X: Any, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Bounds between which entries lie with a probability, calibrated on held-out entries.
 
+        With ``clip`` they stay within the range of the values that were seen.
+
         Parameters
         ----------
         X : places, as for `predict`
@@ -270,7 +269,10 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         values, errors = self.predict(X, return_std=True)
         model = self._model()
         half = np.mean(width_of(level, model)) * errors + np.mean(model.rounding)
-        return values - half, values + half
+        lower, upper = values - half, values + half
+        if not self.clip:
+            return lower, upper
+        return np.clip(lower, *self.range_), np.clip(upper, *self.range_)
 
     def recommend(self, row: Any, n: int = 10, exclude: Any = ()) -> tuple[np.ndarray, np.ndarray]:
         """The columns with the largest predictions in a row.
@@ -297,7 +299,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         name = np.empty(1, object)
         name[0] = row
         place = numbers_of(name, self.row_ids_.astype(object))
-        self._tell_unseen({"row": (name, place)})
+        self._tell_unseen(name, name, (place < 0, np.zeros(1, bool)))
         rows, columns = np.repeat(place, len(candidates)), np.flatnonzero(ids)
         # Sorted as they are, since many may be clipped to one value.
         order = np.argsort(-self._model().predict(rows, columns)[0], kind="stable")[:n]

@@ -11,7 +11,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._checks import warn_user
 from .._dtype import x64_context
 from ..fit import fit
-from ._base import loss_called, refuse_complex, shape_of
+from ._base import refuse_complex, shape_of
+from ._recovering import loss_called
 
 
 class ModelRegressor(RegressorMixin, BaseEstimator):

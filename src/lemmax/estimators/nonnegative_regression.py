@@ -7,7 +7,8 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..regression import regress
-from ._base import loss_called, refuse_complex, require_room, shape_of
+from ._base import refuse_complex, require_room, shape_of
+from ._recovering import loss_called
 from ._saving import Saved
 
 # Memory that a fit takes, in matrices of its size.

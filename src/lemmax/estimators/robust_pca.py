@@ -11,7 +11,6 @@ from ..factor import FactorFit, FactorModel, fit_table
 from ._base import checked_weights, require_room, shape_of, sparse_at
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, library_of, new_frame
-from ._nonnegative import NonnegativeParts, nonnegative_parts, nonnegative_scores
 from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
@@ -160,6 +159,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         if self.nonnegative:
             if self.centre:
                 raise ValueError("Nonnegative components need centre=False: a mean has a sign.")
+            from ._nonnegative import nonnegative_parts
+
             self._take_parts(X, nonnegative_parts(self, X, weights, options))
         else:
             with self._limits() as limits:
@@ -202,7 +203,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self._wrong = found.wrong
         self._take_report(report_of(found, X.size - holes, int(found.wrong.sum()), holes))
 
-    def _take_parts(self, X: np.ndarray, found: NonnegativeParts) -> None:
+    def _take_parts(self, X: np.ndarray, found: Any) -> None:
         """Of a nonnegative factorisation; errors are those of the noise alone."""
         self.components_, self.scores_ = found.components, found.scores
         self.n_components_, width = len(found.components), X.shape[1]
@@ -267,7 +268,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
 
     def _transformed(self, X: np.ndarray) -> np.ndarray:
         if self.nonnegative:
-            return nonnegative_scores(X, self.components_, self._loss())
+            from ._nonnegative import nonnegative_scores
+
+            return nonnegative_scores(X, self.components_, self.loss)
         model = self._model()
         return self._scores(model, model.new_rows(X).scores)
 
@@ -303,7 +306,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         """
         X, frame = self._new(X)
         if self.nonnegative:
-            values = nonnegative_scores(X, self.components_, self._loss()) @ self.components_
+            values = self._transformed(X) @ self.components_
             errors = np.broadcast_to(np.sqrt(self.noise_variance_), X.shape)
             changed = np.isnan(X)
         else:
@@ -311,7 +314,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             values, errors, changed = rows.values, rows.standard_errors, np.isnan(X) | rows.wrong
         cleaned = np.where(changed, values, X)
         if frame is not None:
-            cleaned, errors = frame.like(cleaned, changed), frame.like(np.asarray(errors))
+            # All columns of numbers are floats, whether or not a cell of them was replaced.
+            cleaned = frame.like(cleaned, np.ones_like(changed))
+            errors = frame.like(np.asarray(errors))
         return (cleaned, errors) if return_std else cleaned
 
     def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_positive
 from ..maps import PSD, LowRank
 from ..operators import Dense, RankOne
-from ._base import RecoveringEstimator, checked_rank, factors_of, refuse_complex
+from ._base import RecoveringEstimator, checked_rank, refuse_complex
+from ._recovering import factors_of
 
 
 class _Measured(RegressorMixin, RecoveringEstimator):

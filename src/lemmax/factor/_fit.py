@@ -18,6 +18,7 @@ from ._rank import (
     exact_rank,
     fewest_components,
     kept_aside,
+    last_helps,
     with_components,
     without,
 )
@@ -34,8 +35,10 @@ from ._sweeps import (
     weigh,
 )
 
-# Sweeps at the most.
-_SWEEPS = 80
+# Sweeps at the most. (League, and 805 instances of other tables: with 80, errors are .05 and .04 %
+# smaller, F1 of spikes is .002 smaller and .001 larger; with 40, errors of the league are .2 %
+# larger.)
+_SWEEPS = 50
 # A fit has converged when a sweep changes the table by this part of its noise; beyond the second
 # part it has not, when the sweeps are used up.
 _STILL, _MOVING = 3e-3, 0.1
@@ -98,6 +101,8 @@ class Fitted(NamedTuple):
     converged: bool
     interrupted: bool
     relative: RelativeNoise
+    bound_is_low: bool
+    """Whether the last component that was allowed still lowers errors at cells kept aside."""
 
 
 Watch = Callable[[str, int, float], None]
@@ -144,6 +149,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         if found is None and options.components is None and aside.chosen.any():
             together = [np.concatenate(each) for each in zip(*errors, strict=True)]
             rank = fewest_components(together) if listed else best_rank(together)
+            run.bound_is_low = rank == options.most and last_helps(together)
         if found is None and rank < models[0].rank:
             # Intervals are those of the rank that was chosen. (With scores of the larger one 90 %
             # intervals covered less than 80 % of 48 instances of 111 tables, else of 29.) What the
@@ -184,7 +190,7 @@ class _Run:
 
     def __init__(self, watch: Watch):
         self.watch, self.sweeps = watch, 0
-        self.converged, self.interrupted = False, False
+        self.converged, self.interrupted, self.bound_is_low = False, False, False
         self.last: Model | None = None
 
     def fit(self, cells: AbstractCells, model: Model, setting: Setting, still: float) -> Model:
@@ -356,6 +362,7 @@ def _judged(
         converged=run.converged,
         interrupted=run.interrupted,
         relative=noise,
+        bound_is_low=run.bound_is_low,
     )
 
 

@@ -1,5 +1,7 @@
 """Symmetric matrices, one for each row or column, stored as their upper triangles."""
 
+import functools
+
 import numpy as np
 
 
@@ -10,21 +12,31 @@ def outer(vectors: np.ndarray) -> np.ndarray:
 
 def packed(matrices: np.ndarray) -> np.ndarray:
     """Symmetric matrices as rows of their upper triangles."""
-    above = np.triu_indices(matrices.shape[-1])
-    return matrices[:, above[0], above[1]]
+    size = matrices.shape[-1]
+    return matrices.reshape(len(matrices), size * size).take(_above(size), axis=1)
 
 
 def unpacked(rows: np.ndarray, size: int) -> np.ndarray:
     """Symmetric matrices from rows of their upper triangles."""
+    return rows.take(_places(size), axis=1)
+
+
+@functools.cache
+def _above(size: int) -> np.ndarray:
+    """Where the entries of an upper triangle are in a matrix."""
+    return np.ravel_multi_index(np.triu_indices(size), (size, size))
+
+
+@functools.cache
+def _places(size: int) -> np.ndarray:
+    """For every entry of a matrix: where it is in the packed triangle."""
+    places = np.zeros((size, size), np.int64)
     above = np.triu_indices(size)
-    matrices = np.empty((len(rows), size, size))
-    matrices[:, above[0], above[1]] = rows
-    matrices[:, above[1], above[0]] = rows
-    return matrices
+    places[above] = places.T[above] = np.arange(len(above[0]))
+    return places
 
 
 def twice(matrices: np.ndarray) -> np.ndarray:
     """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
-    size = matrices.shape[-1]
-    above = np.triu_indices(size)
+    above = np.triu_indices(matrices.shape[-1])
     return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)

@@ -23,6 +23,8 @@ _CLIPPED, _NORMAL = 4.0, 1.4826
 # rank 5: errors of ranks 5 to 8 at the cells kept aside differ by a millionth, but with rank 8 the
 # predictions are 11 % worse. With ten times as much, components of MovieLens 100k are lost.)
 _AS_WELL = 1e-4
+# A component helps surely if errors fall by so many standard errors of that.
+_SURELY = 2.0
 
 
 def kept_aside(cells: AbstractCells, rng: np.random.Generator) -> list[np.ndarray]:
@@ -90,6 +92,15 @@ def fewest_components(errors: list[np.ndarray]) -> int:
     limit = _CLIPPED * _NORMAL * float(np.median(errors[best]))
     squares = np.mean(np.minimum(errors, limit) ** 2, axis=1)
     return int(np.argmax(squares <= (1 + _AS_WELL) * squares[best]))
+
+
+def last_helps(errors: list[np.ndarray]) -> bool:
+    """Whether the last component lowers the errors at the cells kept aside, surely."""
+    if len(errors) < 2 or len(errors[0]) < _FEW_ASIDE:
+        return False
+    before, after = (np.minimum(each, _CLIPPED) ** 2 for each in errors[-2:])
+    gains = before - after
+    return bool(np.sum(gains) > _SURELY * np.std(gains) * np.sqrt(len(gains)))
 
 
 def exact_rank(errors: list[np.ndarray], as_good: float) -> int:

@@ -258,6 +258,7 @@ class FactorFit(FactorModel):
         self.held_out: HeldOut = fitted.held_out
         self.interrupted, self.sweeps = fitted.interrupted, fitted.sweeps
         self.converged = self.exact or fitted.converged
+        self.bound_is_low = fitted.bound_is_low
         self.wrong: np.ndarray = fitted.wrong
         """Which cells are wrong: of the shape of the table, or one for each entry of a list."""
 

@@ -32,6 +32,9 @@ _CACHED = 64
 # Numbers of lanes that there are programs for; more are fitted in parts.
 _FEW, _MANY = 64, 1024
 _KEPT = 32
+# Up to so many parameters, each of the products with the Jacobian is a sum of its own, by BLAS. (Of
+# 2 to 5 parameters an evaluation takes half as long; of 8 it takes longer, and so does compiling.)
+_SMALL = 5
 _SHAPES = (SQUARES, ABSOLUTE, REDESCENDING)
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
@@ -208,26 +211,26 @@ def _compiled(model: Model) -> _Programs:
         return jnp.where(inverse > 0, made * inverse, jnp.zeros_like(made))
 
     def rows_of(u, curve, base, args):
-        """The columns of the Jacobian, then the residual, as rows."""
+        """The columns of the Jacobian, then the residual."""
         residual, push = jax.linearize(
             lambda v: residual_of(v, curve.y, curve.inverse, curve.each, base, args), u
         )
-        return jnp.stack([*(push(direction) for direction in np.eye(u.size)), residual])
+        return [*(push(direction) for direction in np.eye(u.size)), residual]
 
     def evaluate(x, curves, keep, scale, shape, base, args):
         rows = jax.vmap(lambda u, curve: rows_of(u, curve, base, args))(x, curves)
+        p = x.shape[1]
         # Data that are not kept may be anything, even infinite. Without the barrier the model
         # would be evaluated anew for each of the products.
-        rows = jax.lax.optimization_barrier(jnp.where(keep[:, None, :], rows, 0.0))
-        p = x.shape[1]
-        losses, bent = _loss(shape, rows[:, p], scale[:, None])
-        bent = jnp.where(keep, bent, 0.0)
-        products = [
-            jnp.einsum("ln,lkn->lk", rows[:, k] * bent, rows, precision="highest") for k in range(p)
-        ]
-        gram = jnp.stack([product[:, :p] for product in products], axis=1)
-        slope = jnp.stack([product[:, p] for product in products], axis=1)
-        return losses @ np.ones(rows.shape[2]), gram, slope
+        if p <= _SMALL:
+            rows = [jnp.where(keep, row, 0.0) for row in rows]
+        else:
+            rows = jnp.where(keep[:, None, :], jnp.stack(rows, axis=1), 0.0)
+        rows = jax.lax.optimization_barrier(rows)
+        residual = rows[p] if p <= _SMALL else rows[:, p]
+        losses, bent = _loss(shape, residual, scale[:, None])
+        gram, slope = _products(rows, jnp.where(keep, bent, 0.0))
+        return losses @ np.ones(residual.shape[1]), gram, slope
 
     def step(state, curves, keep, scale, shape, tol, base, args, low, high):
         diagonal = jnp.diagonal(state.gram, axis1=1, axis2=2)
@@ -301,7 +304,7 @@ def _compiled(model: Model) -> _Programs:
 
     def largest_leverage(base, args, x, curves, keep, inverse):
         def one(u, curve, keep, inverse):
-            columns = jnp.where(keep[None], rows_of(u, curve, base, args)[:-1], 0.0)
+            columns = jnp.where(keep[None], jnp.stack(rows_of(u, curve, base, args)[:-1]), 0.0)
             return jnp.max(jnp.sum(columns * (inverse @ columns), axis=0))
 
         some = jax.tree.map(_grouped, (x, curves, keep, inverse))
@@ -337,6 +340,26 @@ def _loss(shape: Array, residual: Array, scale: Array) -> tuple[Array, Array]:
         return 4 * scale**2 * (1 - fall), fall**2
 
     return jax.lax.switch(shape, (plain, absolute, redescending))
+
+
+def _products(rows: Any, weights: Array) -> tuple[Array, Array]:
+    """Weighted products of the columns of the Jacobian with each other and with the residual.
+
+    Either one array of them all, or a list of arrays, one for each.
+    """
+    p = len(rows) - 1 if isinstance(rows, list) else rows.shape[1] - 1
+    if not isinstance(rows, list):
+        products = [
+            jnp.einsum("ln,lkn->lk", rows[:, k] * weights, rows, precision="highest")
+            for k in range(p)
+        ]
+        gram = jnp.stack([product[:, :p] for product in products], axis=1)
+        return gram, jnp.stack([product[:, p] for product in products], axis=1)
+    weighted, one = [row * weights for row in rows[:p]], np.ones(weights.shape[1])
+    upper = {(j, k): (weighted[j] * rows[k]) @ one for j in range(p) for k in range(j, p + 1)}
+    gram = [[upper[min(j, k), max(j, k)] for k in range(p)] for j in range(p)]
+    slope = jnp.stack([upper[j, p] for j in range(p)], axis=1)
+    return jnp.stack([jnp.stack(row, axis=1) for row in gram], axis=1), slope
 
 
 def _solve(matrix: Array, vector: Array) -> Array:

@@ -104,8 +104,10 @@ def _structured(pool: Pool, residual, keep, noise) -> np.ndarray:
     matter beside the range of these data.
     """
     total = np.sum(residual**2, axis=1)
-    places = np.maximum.accumulate(np.where(keep, np.arange(keep.shape[1]), 0), axis=1)
-    before = np.take_along_axis(residual, places[:, :-1], axis=1)
+    before = residual[:, :-1]
+    if not np.all(keep):
+        places = np.maximum.accumulate(np.where(keep, np.arange(keep.shape[1]), 0), axis=1)
+        before = np.take_along_axis(residual, places[:, :-1], axis=1)
     limit = _CORRELATED / np.sqrt(np.maximum(np.sum(keep, axis=1), 1))
     some = np.flatnonzero(np.sum(residual[:, 1:] * before, axis=1) > limit * total)
     y = pool.curves.y[some]

@@ -1,7 +1,6 @@
 """What `lemmax.recover` hands over: the answer, and what is known about it."""
 
 import dataclasses
-import enum
 import pathlib
 from typing import Any
 
@@ -13,58 +12,8 @@ from .._storage import write
 from .._typing import Parameters
 from ..maps import AbstractMap
 from ..points import AbstractPoint, DensePoint, KruskalPoint
+from ..status import RecoveryStatus
 from ._objections import Naming, Objection
-
-
-class RecoveryStatus(enum.IntEnum):
-    """The verdict on a recovery. ``status.message`` says what it means and what to do about it.
-
-    Examples
-    --------
-    >>> from lemmax import RecoveryStatus
-    >>> RecoveryStatus.EXACT.succeeded, RecoveryStatus.NOT_IDENTIFIABLE.succeeded
-    (True, False)
-    """
-
-    EXACT = 1
-    NOISE_LEVEL = 2
-    NOT_IDENTIFIABLE = 3
-    NOT_CONVERGED = 4
-    INTERRUPTED = 5
-
-    @property
-    def message(self) -> str:
-        """One sentence: what happened, and the cure if there is one."""
-        return _MESSAGES[self]
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether there is an answer that the data support."""
-        return self in (RecoveryStatus.EXACT, RecoveryStatus.NOISE_LEVEL)
-
-
-_MESSAGES = {
-    RecoveryStatus.EXACT: (
-        "Recovered exactly: the point explains more than half of the observations up to rounding "
-        "errors, and many more than it has degrees of freedom."
-    ),
-    RecoveryStatus.NOISE_LEVEL: (
-        "Recovered to the noise level: the point explains more than half of the observations up "
-        "to noise, and predicts others that were kept aside as well."
-    ),
-    RecoveryStatus.NOT_IDENTIFIABLE: (
-        "Not identifiable: there are too few observations, or none that see some direction, so "
-        "that other points would fit as well. Observe more, or lower the bound on the rank."
-    ),
-    RecoveryStatus.NOT_CONVERGED: (
-        "Did not converge to an answer that the data support. Too many may be wrong, too few "
-        "observed for the rank and the noise, or the bound on the rank too low; or the start was "
-        "bad (another seed makes others)."
-    ),
-    RecoveryStatus.INTERRUPTED: (
-        "Interrupted by the user, the callback or the time limit; this is what it had."
-    ),
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

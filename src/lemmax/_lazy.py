@@ -1,0 +1,39 @@
+"""Packages that import their parts when these are asked for (PEP 562)."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def lazy(
+    package: str, parts: Mapping[str, Sequence[str]], modules: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+
+    A type checker does not follow them: it needs the same names as imports, which
+    ``if TYPE_CHECKING`` hides from Python.
+
+    Parameters
+    ----------
+    package : str
+        Its full name.
+    parts : mapping from str to names
+        By submodule: what the package hands on.
+    modules : sequence of str
+        Submodules that it hands on themselves.
+    """
+    public = sorted({name for names in parts.values() for name in names} | set(modules))
+    home = {name: part for part, names in parts.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        # From now on the name is found without this function.
+        vars(sys.modules[package])[name] = value
+        return value
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *public}), public
