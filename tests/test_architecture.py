@@ -12,7 +12,7 @@ LAYERS = [
     ["_typing", "_memory", "_checks", "_columns", "_files", "_programs", "_terms", "_digest"],
     ["_plain"],
     ["_tree", "_storage"],
-    ["_dtype", "_linalg", "status"],
+    ["_dtype", "_linalg", "status", "_journal"],
     ["points"],
     ["covectors"],
     ["operators"],

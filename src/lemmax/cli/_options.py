@@ -14,6 +14,12 @@ MaxComponents = Annotated[int, typer.Option(min=1, help="The largest number that
 MaxSeconds = Annotated[
     float | None, typer.Option(min=0, help="End the fit with what there is after so long.")
 ]
+Kept = Annotated[
+    pathlib.Path | None,
+    typer.Option(
+        "--checkpoint", help="Folder that keeps the fit: killed, the same command goes on from it."
+    ),
+]
 Squared = Annotated[bool, typer.Option("--squared", help="Noise alone, no gross errors.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Member = Annotated[
