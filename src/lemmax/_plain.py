@@ -172,7 +172,7 @@ class Reading:
             array = array.transpose(np.argsort(axes))
         if "time" in node:
             time = self._part(node, "time", str)
-            if not re.fullmatch(r"[<>][mM]8(\[[\da-z]+\])?", time) or array.dtype != np.int64:
+            if not re.fullmatch(r"[<>][mM]8(\[\d*[A-Za-zμ]+\])?", time) or array.dtype != np.int64:
                 raise Misfit("a time is of an unknown type")
             return array.view(time)
         if "complex" in node:
