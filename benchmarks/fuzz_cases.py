@@ -1,5 +1,6 @@
 """Random problems for `benchmarks.fuzz`: one function for each public entry, with its oracle."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -340,9 +341,15 @@ def _described(value: Any) -> Any:
 
 
 def losses(p: Problem) -> None:
-    loss = p.pick(lm.losses.L1, lm.losses.L2, lm.losses.SquaredL2)
+    make = p.pick(
+        lm.losses.L1,
+        lm.losses.L2,
+        lm.losses.SquaredL2,
+        functools.partial(lm.losses.Huber, 1.0),
+        functools.partial(lm.losses.Quantile, 0.3),
+    )
     weights = p.pick(None, p.rng.random(p.size + 2))
-    testing.check_loss(loss(weights=weights) if weights is not None else loss(), p.size + 2, 0)
+    testing.check_loss(make(weights=weights), p.size + 2, int(p.rng.integers(2**31)))
 
 
 CASES: dict[str, Callable[[Problem], None]] = {
