@@ -12,7 +12,7 @@ QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emit
 # have the laws, the loop and recovery in `make elsewhere`.
 UNTYPED := --jaxtyping-packages=
 
-.PHONY: demo test test-all elsewhere lint types bench league docs lowest setup clean
+.PHONY: demo test test-all elsewhere lint types bench league docs lowest package setup clean
 
 demo: setup
 	$(BIN)/lemmax demo
@@ -59,7 +59,8 @@ docs: setup
 
 # Quick tests with the lowest versions that pyproject.toml allows; what old packages warn of does not matter.
 lowest: .lowest/.ready
-	$(ALONE) PYTHONPATH=src .lowest/bin/python -m pytest -q -n 2 -p no:cacheprovider -o filterwarnings= \
+	XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 PYTHONPATH=src \
+		.lowest/bin/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider -o filterwarnings= \
 		-o addopts="-m 'not slow'" tests/test_import.py tests/test_solve.py tests/test_saving.py \
 		tests/test_cli_reading.py tests/test_cli_data.py tests/test_page.py tests/test_frames.py tests/test_optimistix.py
 
@@ -68,6 +69,10 @@ lowest: .lowest/.ready
 	.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
 		$$($(PYTHON) .ci/lowest.py) beartype hypothesis polars pytest pytest-xdist
 	@touch $@
+
+# What users install: built, and tried in clean environments without extras and with each.
+package:
+	$(PYTHON) .ci/package.py
 
 setup: .venv/.ready
 
@@ -79,4 +84,4 @@ setup: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .peers .lowest build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache
+	rm -rf .venv .peers .lowest .package build dist docs/_build docs/examples lemmax-demo .pytest_cache .ruff_cache

@@ -28,6 +28,7 @@ LAYERS = [
     ["testing", "plots", "page", "theory", "estimators", "optimistix"],
     ["saving", "experiments"],
     ["cli"],
+    ["__main__"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Losses and operators do not know each other, nor do maps know either.

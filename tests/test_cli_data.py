@@ -120,7 +120,8 @@ def test_a_table_with_decimal_commas_keeps_them(tmp_path):
 
 def test_an_excel_table_is_cleaned(tmp_path):
     cells = np.array(noisy_table(np.random.default_rng(10)), float)
-    frame = pd.DataFrame(cells, columns=list("abcdef"))
+    # A copy: older versions of pandas write into the array itself.
+    frame = pd.DataFrame(cells.copy(), columns=list("abcdef"))
     frame.insert(0, "day", pd.date_range("2020-01-01", periods=len(frame)))
     frame.loc[4, "c"] = 5000.0
     frame.loc[6, "d"] = np.nan

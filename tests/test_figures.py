@@ -26,6 +26,7 @@ BORNE_OUT = {
     "fig6": {"The subgradient": "supported", "The first step 1e-5": "corrected"},
     "fig7": {},
     "fig8": {"LMM converges": "corrected", "The error of LMM": "supported"},
+    "cg": {"(Ours.) Ten are enough": "supported", "A product": "supported"},
 }
 
 
@@ -45,7 +46,7 @@ def test_figure_at_a_small_size(folder, name):
     assert record["seed"] == 0
     assert record["seconds"] > 0
     outcomes = {claim.statement: claim.outcome for claim in finished.claims}
-    assert len(outcomes) >= 4
+    assert len(outcomes) >= 3
     for beginning, wanted in BORNE_OUT[name].items():
         (found,) = [o for statement, o in outcomes.items() if statement.startswith(beginning)]
         assert found == wanted
@@ -64,7 +65,7 @@ def test_the_same_seed_gives_the_same_table_of_a_batch():
 
 
 def test_every_figure_is_listed_and_runs_from_the_command_line():
-    assert (*(f"fig{k}" for k in range(1, 9)), "table1") == figures.NAMES
+    assert (*(f"fig{k}" for k in range(1, 9)), "table1", "cg") == figures.NAMES
     for name in figures.NAMES:
         assert figures.load(name).name == name
 

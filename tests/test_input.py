@@ -166,6 +166,7 @@ sentence(lambda: lm.Composite(lm.losses.L1(), lambda x: x, data=np.ones(2)))
 sentence(lambda: lm.methods.lmm(0.5))
 sentence(lambda: lm.Composite(lm.losses.L1(), lm.maps.Square(2), data=np.array([1j, 2])))
 sentence(lambda: lm.operators.Dense(np.array([["a", "b"]])))
+sentence(lambda: lm.methods.lmm(preconditioner=lm.methods.preconditioners.Damped))
 """
 
 
@@ -175,7 +176,7 @@ def test_wrong_kinds_of_things():
         [sys.executable, "-c", WRONG_KINDS], capture_output=True, text=True, check=True
     )
     lines = done.stdout.strip().splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 9
     assert "the class L1: did you mean L1()?" in lines[0]
     assert lines[1].startswith("map must be one of lemmax's")
     assert "method such as lm.methods.lmm(); got the function lmm: did you" in lines[2]
@@ -184,6 +185,7 @@ def test_wrong_kinds_of_things():
     assert "step must be a rule such as lm.steps.Polyak(); got a float" in lines[5]
     assert "Complex arrays are not supported" in lines[6]
     assert "An array of numbers is needed" in lines[7]
+    assert "the class Damped: did you mean Damped()?" in lines[8]
 
 
 def test_the_callers_arrays_are_not_modified():

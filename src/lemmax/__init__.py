@@ -41,4 +41,4 @@ from .solve import solve_many as solve_many
 from .status import SolveError as SolveError
 from .status import Status as Status
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -20,7 +20,8 @@ def main() -> None:
     except ImportError as error:
         sys.exit(f"The command line needs a package more ({error.name}): pip install 'lemmax[cli]'")
     try:
-        app()
+        # The name also for `python -m lemmax`: completion is installed under it.
+        app(prog_name="lemmax")
     except SystemExit as ended:
         if ended.code != _INTERRUPTED:
             raise

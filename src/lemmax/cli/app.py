@@ -33,7 +33,6 @@ app = typer.Typer(
     help=_HELP,
     no_args_is_help=True,
     invoke_without_command=True,
-    add_completion=False,
 )
 
 

@@ -20,11 +20,17 @@ _COLOURS = {"supported": "green", "corrected": "yellow", "undecided": "dim", "no
 _INTERRUPTED = 130
 
 
+def _completions(incomplete: str) -> list[str]:
+    """Names for shell completion; typer wants the argument to be called so."""
+    return [name for name in figures.NAMES if name.startswith(incomplete)]
+
+
 def reproduce(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What to reproduce; without a name, --all or --quick: list what there is."
+            help="What to reproduce; without a name, --all or --quick: list what there is.",
+            autocompletion=_completions,
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All there is.")] = False,

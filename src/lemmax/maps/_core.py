@@ -119,7 +119,7 @@ def conjugate_gradients(
     g: Parameters,
     preconditioner: Callable[[Parameters], Parameters] | None,
     tol: float | None,
-    max_steps: int,
+    max_steps: int | Int[Array, ""],
 ) -> CoreSolution:
     """Solve ``(gram + damping) c = g``; zero for a zero right-hand side.
 

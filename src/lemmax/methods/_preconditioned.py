@@ -42,6 +42,12 @@ class PreconditionedSubgradient(AbstractMethod):
         step_rule: AbstractStepRule,
         scope: Scope | None = None,
     ):
+        check_kind(
+            "preconditioner",
+            preconditioner,
+            AbstractPreconditioner,
+            "an object such as lm.methods.preconditioners.Damped()",
+        )
         check_kind("step", step_rule, AbstractStepRule, "a rule such as lm.steps.Polyak()")
         check_kind(
             "damping", damping_rule, AbstractDampingRule, "a rule such as lm.damping.Fixed(0.1)"

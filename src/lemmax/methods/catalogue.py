@@ -7,13 +7,15 @@ from ._preconditioned import PreconditionedSubgradient
 from ._trust_region import TrustRegion
 from .damping import AbstractDampingRule, NoDamping, SuitedToLoss
 from .jacobians import AbstractJacobian
-from .preconditioners import Damped, Unpreconditioned
+from .preconditioners import AbstractPreconditioner, Damped, Unpreconditioned
 from .scope import SCOPES
 from .steps import AbstractStepRule, Polyak
 
 
 def lmm(
-    step: AbstractStepRule | None = None, damping: AbstractDampingRule | None = None
+    step: AbstractStepRule | None = None,
+    damping: AbstractDampingRule | None = None,
+    preconditioner: AbstractPreconditioner | None = None,
 ) -> PreconditionedSubgradient:
     """Levenberg-Morrison-Marquardt subgradient method (Díaz, Jiang and Labassi).
 
@@ -23,6 +25,9 @@ def lmm(
         Polyak steps to target 0 if not given (the paper's Configuration 1).
     damping : AbstractDampingRule, optional
         `SuitedToLoss` if not given.
+    preconditioner : AbstractPreconditioner, optional
+        `preconditioners.Damped`, the map's own solver, if not given. `preconditioners.TruncatedCG`
+        is the paper's inexact one.
 
     Returns
     -------
@@ -38,7 +43,7 @@ def lmm(
     ...     lm.steps.Constant(0.5), lm.damping.Geometric(1e-2, 0.9))
     """
     return PreconditionedSubgradient(
-        Damped(),
+        Damped() if preconditioner is None else preconditioner,
         SuitedToLoss() if damping is None else damping,
         Polyak() if step is None else step,
         SCOPES["lmm"],

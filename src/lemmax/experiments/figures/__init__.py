@@ -1,11 +1,11 @@
-"""The paper's figures and table, each an `Experiment` in a file of its own."""
+"""The paper's figures, table and appendix, each an `Experiment` in a file of its own."""
 
 import importlib
 
 from ..harness import Experiment
 
 # In the paper's order; a name is that of the file.
-NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "table1")
+NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "table1", "cg")
 
 
 def load(name: str) -> Experiment:

@@ -1,0 +1,5 @@
+"""``python -m lemmax``: the command line."""
+
+from .cli import main
+
+main()
