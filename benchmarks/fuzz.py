@@ -92,6 +92,12 @@ def _same(a: Any, b: Any) -> bool:
     return repr(a) == repr(b)
 
 
+def where(failure: Failure) -> str:
+    """The last lines that ran, of a failure that may not come again."""
+    frames = traceback.extract_tb(failure.__cause__.__traceback__ if failure.__cause__ else None)
+    return "\n".join(f"    {each.filename}:{each.lineno} {each.line}" for each in frames[-5:])
+
+
 def smallest(name: str, seed: int, failure: Failure) -> tuple[int, Failure]:
     """The smallest size at which the same seed still fails."""
     for size in _SIZES:
@@ -106,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most", type=int, default=2500, help="problems of an entry")
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--once", action="store_true", help="this seed alone, with a traceback")
     options = parser.parse_args()
@@ -115,21 +122,26 @@ def main() -> None:
             print(name, run(name, options.seed, _SIZES[-1]))
         return
     counts: dict[str, collections.Counter] = {name: collections.Counter() for name in names}
-    end, seed = time.monotonic() + 60 * options.minutes, options.seed
-    while time.monotonic() < end:
-        for name in names:
-            try:
-                counts[name][run(name, seed, _SIZES[-1])] += 1
-            except Failure as failure:
-                counts[name]["failed"] += 1
-                size, told = smallest(name, seed, failure)
-                print(f"{name}: seed {seed}, size {size}: {told}", flush=True)
-            if time.monotonic() > end:
-                break
-        seed += 1
+    end, spent = time.monotonic() + 60 * options.minutes, dict.fromkeys(names, 0.0)
+    # All entries have the same share of the time, not of the problems: some are a thousand times
+    # as cheap as others.
+    while time.monotonic() < end and spent:
+        name = min(spent, key=lambda each: spent[each])
+        seed = options.seed + counts[name].total()
+        began = time.process_time()
+        try:
+            counts[name][run(name, seed, _SIZES[-1])] += 1
+        except Failure as failure:
+            counts[name]["failed"] += 1
+            size, told = smallest(name, seed, failure)
+            print(f"{name}: seed {seed}, size {size}: {told}\n{where(failure)}", flush=True)
+        spent[name] += time.process_time() - began
+        if counts[name].total() >= options.most:
+            del spent[name]
     print(f"{'entry':16}{'answered':>10}{'refused':>10}{'failed':>10}")
     for name, count in counts.items():
         print(f"{name:16}" + "".join(f"{count[k]:10d}" for k in ("answered", "refused", "failed")))
+    print(f"{sum(count.total() for count in counts.values())} problems")
     sys.exit(any(count["failed"] for count in counts.values()))
 
 

@@ -1,5 +1,6 @@
 """Random problems for `benchmarks.fuzz`: one function for each public entry, with its oracle."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -68,9 +69,10 @@ def _finite(**arrays: Any) -> None:
 
 
 def solve(p: Problem) -> None:
-    dim, rank = p.pick(3, 4), p.pick(1, 2, 5)
+    # Few shapes: each is compiled once.
+    dim, rank = 3, p.pick(2, 5)
     truth = p.rng.standard_normal((dim, p.pick(1, 2))) * p.pick(1.0, 1e-3, 1e3)
-    A = p.given("A", p.rng.standard_normal((p.pick(5, 40), dim, dim)).astype(p.pick(*_DTYPES[:4])))
+    A = p.given("A", p.rng.standard_normal((20, dim, dim)).astype(p.pick(*_DTYPES[:4])))
     data = np.einsum("mij,ik,jk->m", A, truth, truth).astype(A.dtype)
     if p.chance(0.3):
         data[0] = p.pick(np.nan, np.inf, 1e30, 0.0)
@@ -84,7 +86,9 @@ def solve(p: Problem) -> None:
     )
     x0 = p.given("x0", x0.astype(A.dtype))
     stop = p.pick(None, lambda snapshot: snapshot.step > 3)
-    result = lm.solve(own, lm.methods.lmm(), x0, max_steps=p.pick(0, 1, 60), callback=stop, every=2)
+    result = lm.solve(
+        own, lm.methods.lmm(), x0, max_steps=p.pick(40, 60, 0), callback=stop, every=2
+    )
     assert result.status is not lm.Status.RUNNING
     value = float(own.evaluate(result.x).value)
     assert np.isclose(value, result.value, rtol=1e-3, atol=1e-30), (value, result.value)
@@ -277,10 +281,75 @@ def maps(p: Problem) -> None:
     testing.check_map(map, x, 0)
 
 
+def saving(p: Problem) -> None:
+    """A tree of anything that can be saved comes back, or a flipped bit is told."""
+    from lemmax._plain import Kinds
+    from lemmax._storage import Unreadable, read, write
+
+    def grown(depth: int) -> Any:
+        kind = p.pick("array", "number", "text", "list", "dict", "sparse", "time", "none")
+        if kind == "array" or depth == 0:
+            shape = tuple(p.rng.integers(0, 4, p.pick(0, 1, 3)))
+            dtype = p.pick(np.float64, np.float32, np.int64, np.uint8, bool, np.complex128)
+            array = (100 * p.rng.random(shape)).astype(dtype)
+            return array.transpose() if p.chance(0.3) else array
+        if kind == "number":
+            return p.pick(0, 1.5, True, np.float32(2), -0.0, 10**30, np.nan)
+        if kind == "text":
+            return "".join(chr(p.rng.integers(1, 0xD000)) for _ in range(p.pick(0, 1, 9)))
+        if kind == "sparse":
+            from scipy import sparse
+
+            return sparse.coo_array(p.rng.standard_normal((2, 3)))
+        if kind == "time":
+            unit = p.pick("D", "ns", "M", "25s")
+            return np.array(["2020-01-01", "NaT"], f"datetime64[{unit}]")
+        if kind == "none":
+            return None
+        parts = [grown(depth - 1) for _ in range(p.pick(0, 1, 3))]
+        return p.pick(list, tuple)(parts) if kind == "list" else dict(enumerate(parts))
+
+    path, value = p.folder / "v.safetensors", grown(3)
+    write(path, "anything", value, Kinds())
+    try:
+        again = read(path, "anything", Kinds())
+    except Unreadable as error:
+        raise AssertionError(f"what was written cannot be read: {error}") from error
+    assert _described(again) == _described(value), "another value"
+    data = bytearray(path.read_bytes())
+    place = int(p.rng.integers(len(data)))
+    data[place] ^= 1 << int(p.rng.integers(8))
+    path.write_bytes(bytes(data[: None if p.chance(0.8) else place]))
+    try:
+        read(path, "anything", Kinds())
+    except Unreadable:
+        return
+    raise AssertionError(f"a flipped bit at {place} was not noticed")
+
+
+def _described(value: Any) -> Any:
+    """A value with the bytes of its arrays, their types and their order in memory."""
+    if isinstance(value, dict):
+        return {key: _described(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [_described(part) for part in value]
+    if hasattr(value, "tocoo"):
+        return value.toarray().tobytes()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return type(value).__name__, str(value.dtype), value.shape, value.tobytes()
+    return type(value).__name__, repr(value)
+
+
 def losses(p: Problem) -> None:
-    loss = p.pick(lm.losses.L1, lm.losses.L2, lm.losses.SquaredL2)
+    make = p.pick(
+        lm.losses.L1,
+        lm.losses.L2,
+        lm.losses.SquaredL2,
+        functools.partial(lm.losses.Huber, 1.0),
+        functools.partial(lm.losses.Quantile, 0.3),
+    )
     weights = p.pick(None, p.rng.random(p.size + 2))
-    testing.check_loss(loss(weights=weights) if weights is not None else loss(), p.size + 2, 0)
+    testing.check_loss(make(weights=weights), p.size + 2, int(p.rng.integers(2**31)))
 
 
 CASES: dict[str, Callable[[Problem], None]] = {
@@ -294,4 +363,5 @@ CASES: dict[str, Callable[[Problem], None]] = {
     "operators": operators,
     "maps": maps,
     "losses": losses,
+    "saving": saving,
 }

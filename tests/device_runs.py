@@ -2,12 +2,14 @@
 
 python -m tests.device_runs devices
 python -m tests.device_runs process RANK COUNT PORT FOLDER
+python -m tests.device_runs long RANK COUNT PORT FOLDER
 """
 
 import json
 import os
 import re
 import sys
+import time
 
 if __name__ == "__main__":  # JAX reads it when it is imported
     os.environ["XLA_FLAGS"] = (
@@ -98,35 +100,58 @@ def devices():
     print(json.dumps(told))
 
 
-def process(rank, count, port, folder):
+def joined(rank, count, port):
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
+
+
+def process(rank, count, port, folder):
+    joined(rank, count, port)
     told = {}
     for name in CASES:
         status, found = answers(problem(name, jax.devices()))
         error = max(np.abs(each - TRUTH @ TRUTH.T).max() for each in found)
         told[name] = {"status": status, "error": float(error)}
-    method = lm.methods.lmm(lm.steps.Geometric(0.3, 0.999), lm.damping.Geometric(1.0, 0.999))
     kept = {"tol": 0.0, "every": 5, "checkpoint": folder}
     own = problem("Dense", jax.devices())
-    whole = lm.solve(own, method, START, max_steps=30, tol=0.0)
-    lm.solve(own, method, START, max_steps=17, **kept)
-    rest = lm.solve(own, method, START, max_steps=30, **kept)
+    whole = lm.solve(own, schedule(), START, max_steps=30, tol=0.0)
+    lm.solve(own, schedule(), START, max_steps=17, **kept)
+    rest = lm.solve(own, schedule(), START, max_steps=30, **kept)
     told["resumed"] = bool(np.array_equal(whole.last_x, rest.last_x))
     print(json.dumps(told), flush=True)
-    if rank == count - 1:
-        os._exit(0)  # as if it had been killed
+    os._exit(0)  # without waiting for the other
+
+
+def long(rank, count, port, folder):
+    """A run of seconds that can be killed; says where it goes on, and where it ends."""
+    joined(rank, count, port)
+    own, seen = problem("Dense", jax.devices()), []
+
+    def callback(snapshot):
+        if not seen:
+            print("from", snapshot.step, flush=True)
+        seen.append(snapshot.step)
+        time.sleep(0.02)
+
+    options = {"tol": 0.0, "every": 10, "callback": callback, "checkpoint": folder}
     try:
-        lm.solve(own, method, START, max_steps=10**6, tol=0.0)
+        result = lm.solve(own, schedule(), START, max_steps=800, **options)
+        print("to", np.asarray(result.last_x).tobytes().hex(), flush=True)
     except RuntimeError as error:
         print(error, flush=True)
-    os._exit(0)  # waiting for the other would take minutes
+    os._exit(0)
+
+
+def schedule():
+    return lm.methods.lmm(lm.steps.Geometric(0.3, 0.999), lm.damping.Geometric(1.0, 0.999))
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    assert jnp.zeros(1).dtype == "float64" if sys.argv[1] == "devices" else True
-    if sys.argv[1] == "devices":
+    what, *arguments = sys.argv[1:]
+    if what == "devices":
+        assert jnp.zeros(1).dtype == "float64"
         devices()
     else:
-        process(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+        run = {"process": process, "long": long}[what]
+        run(*map(int, arguments[:3]), arguments[3])

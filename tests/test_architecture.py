@@ -22,7 +22,7 @@ LAYERS = [
     ],
     ["_plain"],
     ["_tree", "_storage"],
-    ["_dtype", "_linalg", "status"],
+    ["_dtype", "_linalg", "status", "_journal"],
     ["points"],
     ["covectors"],
     ["operators"],

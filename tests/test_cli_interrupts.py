@@ -74,7 +74,7 @@ def test_a_fit_that_its_own_limit_ends_is_no_interrupt(table_file, tmp_path):
 def test_a_second_ctrl_c_gives_up(tensor_file, tmp_path, monkeypatch):
     fit, out = CPDecomposition.fit, tmp_path / "out"
 
-    def fit_and_again(model, tensor):
+    def fit_and_again(model, tensor, **options):
         fit(model, tensor)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -97,7 +97,7 @@ def test_ctrl_c_before_or_after_the_fit_gives_up(place, table_file, tmp_path, mo
 def test_ctrl_c_that_the_fit_outlives_is_told(table_file, tmp_path, monkeypatch):
     fit, out = RobustPCA.fit, tmp_path / "out"
 
-    def undeterred(model, values):
+    def undeterred(model, values, **options):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         return fit(model, values)

@@ -16,7 +16,8 @@ import pytest
 
 import lemmax as lm
 from lemmax import _files
-from lemmax._storage import Unreadable, _digest
+from lemmax._plain import Kinds
+from lemmax._storage import Unreadable, _digest, read, write
 from lemmax.estimators import MatrixCompletion, NonnegativeRegression, RobustPCA
 from lemmax.recovery._objections import Objection
 
@@ -152,6 +153,27 @@ def test_names_come_back_as_they_were(tmp_path):
     places = [(name, "item 3") for name in model.row_ids_[:4]]
     pairs = tuple(np.array([None, *column], object)[1:] for column in zip(*places, strict=True))
     np.testing.assert_array_equal(again.predict(pairs), model.predict(pairs))
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "25s", "ns"])
+def test_times_of_all_units(tmp_path, unit):
+    value = np.array(["2020-01-01", "NaT"], f"datetime64[{unit}]")
+    write(tmp_path / "t", "times", value, Kinds())
+    again = read(tmp_path / "t", "times", Kinds())
+    assert again.dtype == value.dtype
+    assert again.tobytes() == value.tobytes()
+
+
+def test_arrays_keep_the_order_of_their_axes(tmp_path):
+    array = np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0)
+    write(tmp_path / "a", "array", array, Kinds())
+    again = read(tmp_path / "a", "array", Kinds())
+    np.testing.assert_array_equal(again, array)
+    assert again.strides == array.strides
+    for axes in ([0, 1], [0, 0, 1], ["a", 0, 1], [True, False, 2], None):
+        forge(tmp_path / "a", lambda metadata, content, arrays, k=axes: content.update(axes=k))
+        with pytest.raises(Unreadable, match="does not hold what a array is made of"):
+            read(tmp_path / "a", "array", Kinds())
 
 
 def test_what_cannot_be_saved_says_so(tmp_path):

@@ -96,6 +96,9 @@ class Describing:
             node["complex"], array = array.dtype.str, np.stack([np.real(array), np.imag(array)], -1)
         if array.dtype.kind not in _NUMBERS or array.itemsize > 8:
             raise TypeError(f"{name} cannot be saved: it is an array of {array.dtype}.")
+        axes = _axes(array)
+        if axes != sorted(axes):
+            node["axes"], array = axes, array.transpose(axes)
         self.arrays[name] = np.asarray(array, order="C")
         return node
 
@@ -162,9 +165,14 @@ class Reading:
 
     def _read_array(self, node: dict) -> np.ndarray:
         array = self._named(node["array" if "array" in node else "scalar"])
+        if "axes" in node:
+            axes = self._part(node, "axes", list)
+            if not all(type(k) is int for k in axes) or sorted(axes) != list(range(array.ndim)):
+                raise Misfit("the axes of an array are not in any order")
+            array = array.transpose(np.argsort(axes))
         if "time" in node:
             time = self._part(node, "time", str)
-            if not re.fullmatch(r"[<>][mM]8(\[[\da-z]+\])?", time) or array.dtype != np.int64:
+            if not re.fullmatch(r"[<>][mM]8(\[\d*[A-Za-zμ]+\])?", time) or array.dtype != np.int64:
                 raise Misfit("a time is of an unknown type")
             return array.view(time)
         if "complex" in node:
@@ -221,6 +229,11 @@ class Reading:
         for field, value in of.items():
             object.__setattr__(made, field, value)
         return made
+
+
+def _axes(array: np.ndarray) -> list[int]:
+    """Axes from the largest stride to the smallest: sums depend on it in their last bits."""
+    return sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))
 
 
 _NODES = {name.removeprefix("_read_") for name in vars(Reading) if name.startswith("_read_")}

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -11,7 +11,7 @@ class _GivenUp(BaseException):
     """The second Ctrl-C: a fit keeps every KeyboardInterrupt to itself."""
 
 
-def fit_until_interrupted(model: Any, data: Sequence[Any]) -> None:
+def fit_until_interrupted(model: Any, data: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Fit a model; after Ctrl-C it is what it was then.
 
     Parameters
@@ -19,6 +19,8 @@ def fit_until_interrupted(model: Any, data: Sequence[Any]) -> None:
     model : estimator
     data : sequence
         What its fit takes.
+    options : mapping
+        Keyword arguments of its fit.
 
     Raises
     ------
@@ -26,7 +28,7 @@ def fit_until_interrupted(model: Any, data: Sequence[Any]) -> None:
         If there was nothing yet.
     """
     try:
-        model.fit(*data)
+        model.fit(*data, **options)
         whole = getattr(model, "status_", "") != "INTERRUPTED"
     except KeyboardInterrupt:
         # A model of several fits raises, too, and has its last one nevertheless.

@@ -18,6 +18,12 @@ MaxSeconds = Annotated[
 Squared = Annotated[
     bool, typer.Option("--squared", help="Squared loss: noise, but no gross errors.")
 ]
+Kept = Annotated[
+    pathlib.Path | None,
+    typer.Option(
+        "--checkpoint", help="Folder that keeps the fit: killed, the same command goes on from it."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Member = Annotated[
     str | None, typer.Option("--array", help="Array of an npz file, or sheet of an xlsx file.")

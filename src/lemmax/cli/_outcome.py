@@ -116,7 +116,7 @@ class Outcome:
             self._stage = lambda stage: line.update(task, description=stage)
             yield
 
-    def fit(self, model: Any, *data: Any) -> Any:
+    def fit(self, model: Any, *data: Any, **options: Any) -> Any:
         """Fit a model, and take the time.
 
         Raises
@@ -124,7 +124,7 @@ class Outcome:
         KeyboardInterrupt
             If it came before the model had anything, or twice.
         """
-        self.run(lambda: fit_until_interrupted(model, data))
+        self.run(lambda: fit_until_interrupted(model, data, options))
         return model
 
     def run(self, fit: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from ._options import (
     Components,
     Drop,
     Header,
+    Kept,
     Labels,
     MaxComponents,
     MaxSeconds,
@@ -63,6 +64,7 @@ def complete(
     array: Member = None,
     max_seconds: MaxSeconds = None,
     seed: Seed = 0,
+    checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-complete"),
 ) -> None:
     """Fill the holes of a table, or predict entries from a list of known ones."""
@@ -117,12 +119,12 @@ def complete(
         )
         with outcome.working():
             if table is not None:
-                outcome.fit(model, table.values)
+                outcome.fit(model, table.values, checkpoint=checkpoint)
                 _table(outcome, model, table)
                 names = (table.row_labels(), table.column_labels())
             else:
                 assert entries is not None
-                outcome.fit(model, entries.values)
+                outcome.fit(model, entries.values, checkpoint=checkpoint)
                 entries.write(outcome, model, asked)
                 names = (entries.rows, entries.columns)
             _factors(outcome, model, *names)

@@ -15,7 +15,7 @@ from ..fit import fit as fit_model
 from ..losses import SquaredL2
 from ._files import Refusal
 from ._model import Asked, ask
-from ._options import Header, Labels, MaxSeconds, Member, Out
+from ._options import Header, Kept, Labels, MaxSeconds, Member, Out
 from ._outcome import Outcome, listed, refusing, shortest
 from ._readiness import contents, counted
 from ._reading import TableFile, as_dense, read_table
@@ -64,6 +64,7 @@ def fit(
     header: Header = None,
     array: Member = None,
     max_seconds: MaxSeconds = None,
+    checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-fit"),
 ) -> None:
     """Fit a formula to data of which some may be wrong, with standard errors.
@@ -84,8 +85,9 @@ def fit(
         if left_out:
             rows = "1 row has" if left_out == 1 else f"{left_out} rows have"
             outcome.note(f"{rows} no value in a column of the model: left out.")
+        limits = {"max_seconds": max_seconds, "checkpoint": checkpoint}
         with outcome.working():
-            fitted = outcome.run(lambda: _fit(asked, used, least_squares, max_seconds))
+            fitted = outcome.run(lambda: _fit(asked, used, least_squares, limits))
             curve = fitted.predict(level)
             _tell(outcome, asked, fitted, level)
             _write_parameters(outcome, asked, fitted, level)
@@ -119,7 +121,7 @@ def _rows(asked: Asked, table: TableFile) -> np.ndarray:
     return used
 
 
-def _fit(asked: Asked, used: np.ndarray, squares: bool, max_seconds: float | None) -> Fit:
+def _fit(asked: Asked, used: np.ndarray, squares: bool, limits: dict[str, Any]) -> Fit:
     return fit_model(
         asked.model,
         asked.y[used],
@@ -129,7 +131,7 @@ def _fit(asked: Asked, used: np.ndarray, squares: bool, max_seconds: float | Non
         sigma=None if asked.sigma is None else asked.sigma[used],
         bounds=(asked.low, asked.high),
         fixed=asked.fixed,
-        max_seconds=max_seconds,
+        **limits,
     )
 
 

@@ -14,6 +14,7 @@ from ._options import (
     Components,
     Drop,
     Header,
+    Kept,
     Labels,
     MaxComponents,
     MaxSeconds,
@@ -57,6 +58,7 @@ def pca(
     array: Member = None,
     max_seconds: MaxSeconds = None,
     seed: Seed = 0,
+    checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-pca"),
 ) -> None:
     """Clean a table with holes and wrong cells, and find its principal components."""
@@ -83,7 +85,7 @@ def pca(
             random_state=seed,
         )
         with outcome.working():
-            outcome.fit(model, table.values)
+            outcome.fit(model, table.values, checkpoint=checkpoint)
             _verdict(outcome, model, table)
             replaced = _replaced(model, table.values)
             write_replaced(outcome, "cleaned.csv", table, replaced)

@@ -11,7 +11,7 @@ from .. import plots
 from ._answers import tell_verdict
 from ._arrays import is_array, read_array
 from ._files import Refusal
-from ._options import Member, Out, Seed, Squared, doubt_of, loss_of
+from ._options import Kept, Member, Out, Seed, Squared, doubt_of, loss_of
 from ._outcome import Outcome, refusing
 from ._readiness import missing, possible_rank
 
@@ -26,6 +26,7 @@ def cp(
     squared: Squared = False,
     array: Member = None,
     seed: Seed = 0,
+    checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-cp"),
 ) -> None:
     """Decompose a tensor with holes and wrong entries into a sum of outer products."""
@@ -45,7 +46,7 @@ def cp(
             random_state=seed,
         )
         with outcome.working():
-            outcome.fit(model, tensor)
+            outcome.fit(model, tensor, checkpoint=checkpoint)
             tell_verdict(outcome, model)
             if starts > 1:
                 agree = ", ".join(f"{score:.3f}" for score in model.stability_)

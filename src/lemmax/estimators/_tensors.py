@@ -52,6 +52,22 @@ def check_options(model: Any, shape: tuple[int, ...]) -> None:
         raise ValueError("warm_start goes neither with fixed factors nor with several starts.")
 
 
+def known_factors(fixed: Any, shape: tuple[int, ...]) -> dict[int, Any]:
+    """Factors that are known, by mode, checked."""
+    known = {mode: np.asarray(factor, np.float64) for mode, factor in fixed.items()}
+    ranks = {factor.shape[-1] for factor in known.values() if factor.ndim == 2}
+    fits = all(
+        0 <= mode < len(shape) and factor.ndim == 2 and len(factor) == shape[mode]
+        for mode, factor in known.items()
+    )
+    if not fits or len(ranks) != 1 or len(known) == len(shape):
+        raise ValueError(
+            "Fixed factors are arrays of shape (length of the mode, rank), all of one rank, "
+            f"for some but not all of the {len(shape)} modes of a tensor of shape {shape}."
+        )
+    return known
+
+
 def interrupted(answer: Recovery | TensorFit) -> bool:
     """Whether a fit was stopped early."""
     if isinstance(answer, Recovery):

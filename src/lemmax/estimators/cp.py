@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_positive, warn_user
+from .._journal import journal
 from ..factor import Options, TensorFit, fit_tensor, interval_width, normal_widths
 from ..losses import SquaredL2
 from ..maps import CP, AbstractMap, Composed, LowRank, Squares, SymmetricCP, WithFixed
@@ -37,6 +38,7 @@ from ._tensors import (
     interrupted,
     is_clean,
     is_hopeless,
+    known_factors,
     shared_out,
     without_wrong,
 )
@@ -146,7 +148,9 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "CPDecomposition":
+    def fit(
+        self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
+    ) -> "CPDecomposition":
         """Find the factors.
 
         Parameters
@@ -156,6 +160,9 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         y : ignored
         weights : array-like of the shape of X, optional
             How much each entry counts; those of weight 0 are missing.
+        checkpoint : str or Path, optional
+            A folder that keeps the stages of the fit, about every second. After a kill the same
+            call goes on from there, and ends as it would have; see docs/devices.md.
         """
         require_room("CPDecomposition", shape_of(X), _MULTIPLE)
         X = self._validated(X, reset=True)
@@ -167,10 +174,13 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         check_options(self, X.shape)
         self._forget()
         seed, fits = self._seed(), []
-        for start in range(self.n_init):
-            fits.append(self._fit(X, weights, observed, seed + start))
-            if interrupted(fits[-1].answer):
-                break
+        warm = getattr(self, "factors_", None) if self.warm_start else None
+        chosen = self.rank, self.loss, self.symmetric, self.nonnegative, self.fixed, self.n_init
+        with journal(checkpoint, "CPDecomposition", X, weights, chosen, warm, seed):
+            for start in range(self.n_init):
+                fits.append(self._fit(X, weights, observed, seed + start))
+                if interrupted(fits[-1].answer):
+                    break
         best = min(fits, key=lambda fit: fit.quality)
         self._take(best.factors)
         self._take_answer(best, X)
@@ -289,21 +299,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
 
     def _with_fixed(self, shape: tuple[int, ...], seed: int) -> tuple[AbstractMap, Any]:
         """The map of the factors that are not known, and somewhere to start."""
-        assert self.fixed is not None
-        known: dict[int, Any] = {
-            mode: np.asarray(factor, np.float64) for mode, factor in self.fixed.items()
-        }
-        ranks = {factor.shape[-1] for factor in known.values() if factor.ndim == 2}
-        fits = all(
-            0 <= mode < len(shape) and factor.ndim == 2 and len(factor) == shape[mode]
-            for mode, factor in known.items()
-        )
-        if not fits or len(ranks) != 1 or len(known) == len(shape):
-            raise ValueError(
-                "Fixed factors are arrays of shape (length of the mode, rank), all of one rank, "
-                f"for some but not all of the {len(shape)} modes of a tensor of shape {shape}."
-            )
-        rank = ranks.pop()
+        known = known_factors(self.fixed, shape)
+        rank = next(iter(known.values())).shape[1]
         inner = WithFixed(
             tuple(known.get(mode) for mode in range(len(shape))),
             Squares() if self.nonnegative else None,

@@ -7,6 +7,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_positive, warn_user
+from .._journal import journal
 from ..factor import FactorFit, fit_entries
 from ._base import require_room, sparse_at
 from ._entries import (
@@ -149,7 +150,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, weights: Any = None) -> "MatrixCompletion":
+    def fit(
+        self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
+    ) -> "MatrixCompletion":
         """Find the matrix.
 
         Parameters
@@ -168,6 +171,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             Values, if X is pairs (row, column) as `predict` takes them.
         weights : array-like, optional
             How much each entry counts: of the shape of X, or one for each entry of a list.
+        checkpoint : str or Path, optional
+            A folder that keeps the stages of the fit, about every second. After a kill the same
+            call goes on from there, and ends as it would have; see docs/devices.md.
         """
         if self.effects not in (True, False, "auto"):
             raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
@@ -177,16 +183,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         require_room("MatrixCompletion", entries.shape, _MULTIPLE, 3 * len(entries.values))
         effects = entries.listed if self.effects == "auto" else bool(self.effects)
         self._forget()
-        with self._limits() as limits:
-            found, wrong = fit_entries(
-                entries.rows,
-                entries.columns,
-                entries.values,
-                entries.shape,
-                entries.weights,
-                options._replace(effects=effects, common=effects),
-                **limits,
-            )
+        given = (
+            entries.rows,
+            entries.columns,
+            entries.values,
+            entries.shape,
+            entries.weights,
+            options._replace(effects=effects, common=effects),
+        )
+        with journal(checkpoint, "MatrixCompletion", *given), self._limits() as limits:
+            found, wrong = fit_entries(*given, **limits)
         self._take(entries, found, wrong, library_of(X))
         self._warn_of_report()
         return self

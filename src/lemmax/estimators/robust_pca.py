@@ -7,6 +7,7 @@ from scipy import special
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._journal import journal
 from ..factor import FactorFit, FactorModel, fit_table
 from ._base import checked_weights, require_room, shape_of, sparse_at
 from ._factor import FactorEstimator, predicted_by_others, width_of
@@ -131,7 +132,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, weights: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        weights: Any = None,
+        checkpoint: Any = None,
     ) -> "RobustPCA":
         """Find mean, components and wrong cells.
 
@@ -147,6 +153,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             are missing.
         weights : array-like of the shape of X, optional
             The same for each cell.
+        checkpoint : str or Path, optional
+            A folder that keeps the stages of the fit, about every second. After a kill the same
+            call goes on from there, and ends as it would have; see docs/devices.md.
         """
         require_room("RobustPCA", shape_of(X), _MULTIPLE)
         X, frame = self._validated(X, reset=True, ensure_min_samples=2)
@@ -156,14 +165,17 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self._check_table(X)
         options = self._options(centred=bool(self.centre))
         self._forget()
-        if self.nonnegative:
-            if self.centre:
-                raise ValueError("Nonnegative components need centre=False: a mean has a sign.")
-            from ._nonnegative import nonnegative_parts
+        if self.nonnegative and self.centre:
+            raise ValueError("Nonnegative components need centre=False: a mean has a sign.")
+        with (
+            journal(checkpoint, "RobustPCA", X, weights, options, self.nonnegative),
+            self._limits() as limits,
+        ):
+            if self.nonnegative:
+                from ._nonnegative import nonnegative_parts
 
-            self._take_parts(X, nonnegative_parts(self, X, weights, options))
-        else:
-            with self._limits() as limits:
+                self._take_parts(X, nonnegative_parts(self, X, weights, options))
+            else:
                 self._take(X, fit_table(X, weights, options, **limits))
         self._hand_over(X, frame)
         if self.nonnegative:

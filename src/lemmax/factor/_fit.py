@@ -23,6 +23,7 @@ from ._rank import (
     without,
 )
 from ._relative import RelativeNoise, relative_noise
+from ._series import Sweeps
 from ._sweeps import (
     Model,
     Posterior,
@@ -139,7 +140,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         for chosen in folds:
             part = without(sample, chosen)
             first = start(part, rank, options.effects, setting, options.seed)
-            models.append(run.fit(part, first, setting, _NEARLY_STILL))
+            models.append(run.over(part, first, setting, _NEARLY_STILL))
             aside = aside.joined(measured(sample, models[-1], chosen))
             errors.append(errors_by_rank(sample, part, models[-1], chosen))
             if len(models) == 1:
@@ -156,13 +157,13 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             # user is told about errors stays: it owes nothing to the choice.
             for k, chosen in enumerate(folds):
                 part = without(sample, chosen)
-                models[k] = run.fit(part, with_components(models[k], rank), setting, _NEARLY_STILL)
+                models[k] = run.over(part, with_components(models[k], rank), setting, _NEARLY_STILL)
                 aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None and options.effects and sample is standard:
             noise = relative_noise(without(sample, folds[0]), models[0], setting)
             standard = sample = sample.with_weights(sample.weights / noise.at(sample))
             for k, chosen in enumerate(folds):
-                models[k] = run.fit(without(sample, chosen), models[k], setting, _NEARLY_STILL)
+                models[k] = run.over(without(sample, chosen), models[k], setting, _NEARLY_STILL)
                 aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None:
             if listed:
@@ -170,10 +171,10 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             else:
                 # From scratch: a fit that begins where another ended keeps the weights of that.
                 model = start(sample, rank, options.effects, setting, options.seed)
-            model = run.fit(sample, model, setting, _STILL)
+            model = run.over(sample, model, setting, _STILL)
             retried = _with_lost_rows(sample, model, setting)
             if retried is not None:
-                model = run.fit(sample, retried, setting, _STILL)
+                model = run.over(sample, retried, setting, _STILL)
             if options.components is None:
                 model = with_components(model, _living(model))
     except (Stopped, KeyboardInterrupt):
@@ -185,29 +186,21 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     return _judged(standard, sample, columns, model, setting, aside, found, run, noise)
 
 
-class _Run:
-    """Sweeps until nothing moves; what they took."""
+class _Run(Sweeps):
+    """Series of sweeps over cells."""
 
     def __init__(self, watch: Watch):
-        self.watch, self.sweeps = watch, 0
-        self.converged, self.interrupted, self.bound_is_low = False, False, False
-        self.last: Model | None = None
+        super().__init__(lambda sweeps, noise: watch("sweep", sweeps, noise), _SWEEPS, _MOVING)
+        self.bound_is_low = False
 
-    def fit(self, cells: AbstractCells, model: Model, setting: Setting, still: float) -> Model:
+    def over(self, cells: AbstractCells, model: Model, setting: Setting, still: float) -> Model:
         """Until a sweep changes the table by no more than a part of its noise."""
-        before = None
-        for _ in range(_SWEEPS):
-            noise = float(np.sqrt(np.mean(model.variance)))
-            self.watch("sweep", self.sweeps, noise)
-            model, now = sweep(cells, model, setting)
-            self.sweeps, self.last = self.sweeps + 1, model
-            moved = np.inf if before is None else _distance(now, before, cells)
-            noise = float(np.sqrt(np.mean(model.variance)))
-            self.converged = moved <= _MOVING * noise
-            if moved <= still * noise:
-                break
-            before = now
-        return model
+        return self.fit(
+            model,
+            lambda model: sweep(cells, model, setting),
+            lambda now, before: _distance(now, before, cells),
+            lambda noise: still * noise,
+        )
 
 
 def _distance(now: np.ndarray, before: np.ndarray, cells: AbstractCells) -> float:
@@ -369,7 +362,7 @@ def _judged(
 def _finished(cells: AbstractCells, model: Model, setting: Setting, run: _Run) -> Model:
     """Sweeps over all cells from a model of some; what there was if they are stopped."""
     try:
-        return run.fit(cells, model, setting, _STILL)
+        return run.over(cells, model, setting, _STILL)
     except (Stopped, KeyboardInterrupt):
         run.interrupted = True
         return model

@@ -13,6 +13,7 @@ from ._calibration import LEVELS, Calibration, calibrated
 from ._fit import Options
 from ._held_out import Aside, HeldOut, summarised
 from ._judge import Judgement, Prediction, judged
+from ._series import Sweeps
 from ._sweeps import Setting, smallest_variances
 from ._tensor_sweeps import TensorCells, TensorModel, first_model, sweep
 
@@ -182,7 +183,7 @@ def fit_tensor(
         model, low = best.model, best.bound_is_low
         aside = _measured(cells, model, chosen)
         # Weights anew: a fit that begins with those where another ended keeps them.
-        model = run.fit(cells, first_model(cells, model.factors, setting)).without_dead_terms()
+        model = run.over(cells, first_model(cells, model.factors, setting)).without_dead_terms()
     except (Stopped, KeyboardInterrupt):
         run.interrupted = True
         if run.last is None:
@@ -191,31 +192,21 @@ def fit_tensor(
     return TensorFit(cells, model, unit, setting, aside, run, low, time.perf_counter() - began)
 
 
-class _Run:
-    """Sweeps until nothing moves; what they took."""
+class _Run(Sweeps):
+    """Series of sweeps over entries."""
 
     def __init__(self, setting: Setting, watch: Callable[[int, float], None]):
-        self.setting, self.watch, self.sweeps = setting, watch, 0
-        self.converged, self.interrupted = False, False
-        self.last: TensorModel | None = None
+        super().__init__(watch, _SWEEPS, _MOVING)
+        self.setting = setting
 
-    def fit(self, cells: TensorCells, model: TensorModel) -> TensorModel:
+    def over(self, cells: TensorCells, model: TensorModel) -> TensorModel:
         """Until a sweep changes the entries by no more than a part of the noise."""
-        before = None
-        for _ in range(_SWEEPS):
-            self.watch(self.sweeps, float(np.sqrt(model.variance)))
-            model, now = sweep(cells, model, self.setting)
-            self.sweeps, self.last = self.sweeps + 1, model
-            noise = np.sqrt(model.variance)
-            moved = np.inf
-            if before is not None:
-                moved = np.sqrt(np.mean((now - before) ** 2, where=cells.known))
-            nearly_exact = moved <= noise <= _NEARLY_EXACT
-            self.converged = bool(moved <= _MOVING * noise or nearly_exact)
-            if moved <= _STILL * noise or nearly_exact:
-                break
-            before = now
-        return model
+        return self.fit(
+            model,
+            lambda model: sweep(cells, model, self.setting),
+            lambda now, before: np.sqrt(np.mean((now - before) ** 2, where=cells.known)),
+            lambda noise: noise if noise <= _NEARLY_EXACT else _STILL * noise,
+        )
 
 
 def _best_rank(
@@ -241,7 +232,7 @@ def _best_rank(
             start = nearest_tucker(filled, rank, symmetric=False, noisy=True)
             factors = decompose(start, rank, rng, symmetric=False, tries=_TRIES)
             first = first_model(part, factors, run.setting)
-            model = run.fit(part, first).without_dead_terms()
+            model = run.over(part, first).without_dead_terms()
             values = model.values()
             errors = np.sqrt(cells.weights) * (cells.values - values)
             fits[rank] = _Rank(model, np.minimum(np.abs(errors[chosen]), _LARGEST) ** 2)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._journal import begun
+from .._plain import Kinds
 from ._losses import ABSOLUTE, REDESCENDING, LaneLoss, Loss, robust_scale, squares
 from ._message import length_of, shortest
 from ._steps import Box, Ended, Evaluate, descend
@@ -21,6 +23,7 @@ _STABLE = 0.8
 _REVERSED = 3
 # Residuals below so many rounding errors are none.
 _EXACT = 16.0
+_KINDS = Kinds(Ended)
 
 
 class Setting(NamedTuple):
@@ -47,7 +50,10 @@ class Setting(NamedTuple):
 
     def descend(self, x: np.ndarray, weight: np.ndarray, loss: LaneLoss, **options) -> Ended:
         """Minimise a loss in every lane."""
-        return descend(
+        stage = begun("descent", _KINDS)
+        if stage.ended:
+            return stage.value
+        ended = descend(
             self.evaluate,
             x,
             np.broadcast_to(weight, (len(x), len(self.counts))),
@@ -57,6 +63,8 @@ class Setting(NamedTuple):
             watch=self.watch,
             **options,
         )
+        stage.end(ended)
+        return ended
 
     def scale(self, residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.ndarray:
         """The robust scale in each lane, at least at the level of rounding errors."""

@@ -1,5 +1,6 @@
 """`fit`: a model of one's own, fitted to data of which some may be wrong."""
 
+import pathlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,7 @@ from jaxtyping import PyTree
 
 from .._checks import check_kind, check_real, check_whole
 from .._dtype import x64_context, x64_is_on
+from .._journal import journal
 from .._tree import is_traced
 from ..losses import AbstractLoss, SquaredL2
 from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
@@ -46,6 +48,7 @@ def fit(
     max_seconds: float | None = None,
     callback: Callable[[str, int, float], Any] | None = None,
     progress: bool = False,
+    checkpoint: str | pathlib.Path | None = None,
 ) -> Fit:
     """Fit a model of your own to data of which some may be wrong.
 
@@ -91,6 +94,10 @@ def fit(
         squares; the search stops if it returns True.
     progress : bool
         Show a progress bar (needs rich).
+    checkpoint : str or Path, optional
+        A folder in which finished descents are kept, about every second. The same call goes on
+        from there after the process was killed, and ends as it would have without that, to the last
+        bit; a checkpoint of another fit is refused. See docs/devices.md.
 
     Returns
     -------
@@ -128,8 +135,11 @@ def fit(
     if jacobian is not None:
         check_kind("jacobian", jacobian, AbstractJacobian, "one of lm.jacobians")
     if is_traced((y, start, args, sigma, bounds)):
+        if checkpoint is not None:
+            raise ValueError("Where a fit is differentiated there is no checkpoint.")
         return _traced(model, y, start, args, sigma, loss, bounds, fixed, starts)
-    with x64_context():
+    inputs = model, y, start, args, loss, sigma, bounds, fixed, starts, jacobian
+    with x64_context(), journal(checkpoint, "fit", *inputs):
         task = prepare(model, y, start, args, sigma, bounds, fixed)
         tries, others = _starts(starts, task)
         jacobian = chosen_jacobian(jacobian, len(task.y), len(task.start))

@@ -1,5 +1,6 @@
 """`recover`: from data to an answer, in one call."""
 
+import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from .._checks import check_kind, check_real, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
+from .._journal import journal
 from .._programs import forget_programs_if_many
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
@@ -47,6 +49,7 @@ def recover(
     max_seconds: float | None = None,
     callback: Callable[[str, int, float], Any] | None = None,
     progress: bool = False,
+    checkpoint: str | pathlib.Path | None = None,
 ) -> Recovery:
     """Find the point behind data that are incomplete and partly wrong, without tuning.
 
@@ -78,6 +81,10 @@ def recover(
         Called with what is going on, the step and the value; the search stops if it returns True.
     progress : bool
         Show a progress bar (needs rich).
+    checkpoint : str or Path, optional
+        A folder in which the stages of the search are kept, about every second. The same call goes
+        on from there after the process was killed, and ends as it would have without that, to the
+        last bit; a checkpoint of another problem is refused. See docs/devices.md.
 
     Returns
     -------
@@ -110,10 +117,12 @@ def recover(
     # A quantile is not where right data lie: it keeps its loss.
     if map.parametric and loss.symmetric:
         assert x0 is not None
-        return recover_function(problem, x0, restarts, max_seconds, callback, progress)
+        with journal(checkpoint, "recover", problem, x0, restarts):
+            return recover_function(problem, x0, restarts, max_seconds, callback, progress)
     forget_programs_if_many()
     gives_numpy = not isinstance(data, jax.Array) or needs_local_x64(problem)
-    with precision_context(problem, x0), one_thread_of_lapack():
+    stages = journal(checkpoint, "recover", problem, x0, seed, restarts)
+    with precision_context(problem, x0), one_thread_of_lapack(), stages:
         if x0 is not None:
             x0 = jax.tree.map(to_device, x0)
             problem.check_start(x0)

@@ -30,7 +30,7 @@ from ._plan import (
     make_result,
     require_compiled,
 )
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, Part
 from .loop import Carry, Metrics, Plan, advance, start
 from .progress import no_progress_bar, progress_bar
 from .result import Result
@@ -164,17 +164,16 @@ def solve(
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
             carry = advance_compiled(plan, start_compiled(plan, x0, rows), as_limit(0))
-            kept = None if checkpoint is None else Checkpoint(checkpoint, plan, x0)
-            compiled, before = time.perf_counter(), 0.0
-            if kept is not None:
-                carry, before = kept.resumed(carry, max_steps)
+            kept = Part() if checkpoint is None else Checkpoint(checkpoint, plan, x0)
+            compiled = time.perf_counter()
+            carry, before = kept.resumed(carry, max_steps)
             looks = _Looks(
                 watch=None if callback is None else _watcher(callback, gives_numpy),
                 report=report,
                 kept=kept,
                 began=compiled - before,
             )
-            stops = callback is not None or progress or kept is not None
+            stops = callback is not None or progress or checkpoint is not None
             carry = _run(plan, carry, max_steps, looks, every if stops else None)
             seconds = before + time.perf_counter() - compiled
         result = make_result(plan, carry, seconds, compiled - began)
@@ -295,18 +294,21 @@ class _Looks(NamedTuple):
 
     watch: Callable[[Carry], bool] | None
     report: Callable[[int, float], None]
-    kept: Checkpoint | None
+    kept: Checkpoint | Part
     began: float
 
     def stop(self, carry: Carry) -> bool:
         """Show the run to all of them; whether it is to end."""
         rows = int(carry.state.step)
         self.report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
+        self.keep(carry)
         if int(carry.state.status) != Status.RUNNING:
             return False
-        if self.kept is not None:
-            self.kept.keep(carry, time.perf_counter() - self.began)
         return self.watch is not None and self.watch(carry)
+
+    def keep(self, carry: Carry) -> None:
+        """Keep the run as it is, and the seconds it took."""
+        self.kept.keep(carry, time.perf_counter() - self.began)
 
 
 def _run(plan: Plan, carry: Carry, max_steps: int, looks: _Looks, every: int | None) -> Carry:
@@ -319,11 +321,11 @@ def _run(plan: Plan, carry: Carry, max_steps: int, looks: _Looks, every: int | N
             began = time.perf_counter()
             until = as_limit(min(limit, max_steps + 1))
             carry = jax.block_until_ready(advance_compiled(plan, carry, until))
-            if every is not None:
-                if looks.stop(carry):
-                    return _interrupted(carry)
-            elif time.perf_counter() - began < _CHUNK_SECONDS / 2:
-                chunk *= 2
+            if every is None:
+                chunk *= 2 if time.perf_counter() - began < _CHUNK_SECONDS / 2 else 1
+                looks.keep(carry)
+            elif looks.stop(carry):
+                return _interrupted(carry)
             limit += chunk
     except KeyboardInterrupt:
         return _interrupted(carry)

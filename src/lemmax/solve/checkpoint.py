@@ -8,6 +8,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from .._digest import digest_of
+from .._journal import begun
 from .._plain import Kinds
 from .._storage import read, write
 from .._typing import Parameters
@@ -16,6 +17,31 @@ from .loop import Carry, Plan
 
 _NAME, _WHAT = "solve.safetensors", "checkpoint of solve"
 _KINDS = Kinds()
+
+
+class Part:
+    """A run that is a stage of a longer computation: kept in the journal of that, if it has one."""
+
+    def __init__(self) -> None:
+        self.stage = begun("solve")
+
+    def resumed(self, carry: Carry, max_steps: int) -> tuple[Carry, float]:
+        """The state that was kept, or that of the start, and the seconds it took to get there."""
+        if self.stage.value is None:
+            return carry, 0.0
+        leaves, seconds = self.stage.value
+        return placed(carry, leaves), seconds
+
+    def keep(self, carry: Carry, seconds: float) -> None:
+        """Remember where the run is; what was interrupted goes on from where it was before."""
+        status = int(carry.state.status)
+        if not self.stage.kept or status == Status.INTERRUPTED:
+            return
+        value = [np.asarray(leaf) for leaf in jax.tree.leaves(carry)], seconds
+        if status == Status.RUNNING:
+            self.stage.keep(value)
+        else:
+            self.stage.end(value)
 
 
 class Checkpoint:
@@ -55,8 +81,8 @@ class Checkpoint:
                 f"{self.path} has taken {steps} steps already, and max_steps is {max_steps}: give "
                 "more, or name another folder."
             )
-        state = _placed(carry.state, kept["state"])
-        trace = _placed(
+        state = placed(carry.state, kept["state"])
+        trace = placed(
             carry.trace,
             [
                 np.concatenate([rows, np.asarray(blank)[len(rows) :]])
@@ -102,7 +128,7 @@ def _require_arrays(carry: Carry) -> None:
             )
 
 
-def _placed(like: Any, arrays: list[np.ndarray]) -> Any:
+def placed(like: Any, arrays: list[np.ndarray]) -> Any:
     """A pytree of the arrays of a file, where and as those of a new run are."""
 
     def place(leaf: Any, array: np.ndarray) -> Any:

@@ -1,5 +1,6 @@
 """`solve_many`: a sweep over methods, parameters, data or starts in one compiled program."""
 
+import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 
 from .._checks import as_whole, check_kind, check_positive, check_real
 from .._dtype import common_dtype, needs_local_x64, precision_context, to_numpy
+from .._journal import begun, journal
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
@@ -25,6 +27,7 @@ from ._plan import (
     make_result,
     require_compiled,
 )
+from .checkpoint import placed
 from .lanes import Lanes, advance_lanes, differing, signature, stack, start_lanes, take
 from .loop import Carry, Metrics, Plan
 from .result import Result
@@ -70,6 +73,10 @@ class _Group(NamedTuple):
     lanes: Lanes
     carry: Carry
     numbers: np.ndarray
+    kind: int
+    """Which of the first groups it is a part of."""
+    places: np.ndarray
+    """Of its lanes in that."""
 
 
 def solve_many(
@@ -81,6 +88,7 @@ def solve_many(
     every: int = 50,
     stopping: Stopping | None = None,
     memory: float = 2e9,
+    checkpoint: str | pathlib.Path | None = None,
 ) -> list[Result]:
     """Solve many problems of the same shape at once, each as `lemmax.solve` would.
 
@@ -102,6 +110,10 @@ def solve_many(
     memory : float
         Bytes that the runs' own arrays may take; the shared ones are not counted. Batches that
         would need more are cut into several.
+    checkpoint : str or Path, optional
+        A folder in which the runs are kept, about every second, at a look. The same call goes on
+        from there after the process was killed, and ends as it would have without that, to the
+        last bit; a checkpoint of other runs is refused.
 
     Returns
     -------
@@ -145,9 +157,10 @@ def solve_many(
         ]
         _require_one_shape(prepared)
         size = max(1, int(memory // _bytes_of_a_run(*prepared[0], max_steps)))
-        for first in range(0, len(prepared), size):
-            batch = _Batch(prepared[first : first + size], max_steps, first, len(prepared))
-            results += batch.run(callback, every, gives_numpy)
+        with journal(checkpoint, "solve_many", prepared, every, memory):
+            for first in range(0, len(prepared), size):
+                batch = _Batch(prepared[first : first + size], max_steps, first, len(prepared))
+                results += batch.run(callback, every, gives_numpy)
     return results
 
 
@@ -166,9 +179,12 @@ class _Batch:
         self.shared_bytes = sum(u.nbytes for u in shared if eqx.is_array(u))
 
     def run(self, callback: Any, every: int, gives_numpy: bool) -> list[Result]:
-        limit = 1
+        stage = begun("solve_many")
+        limit = 1 if stage.value is None else self._restore(stage.value)
         self._compile()
         while self.groups:
+            if stage.kept:
+                stage.keep(self._kept(limit))
             began = time.perf_counter()
             self._advance(min(limit, self.max_steps + 1))
             self.seconds += time.perf_counter() - began
@@ -176,12 +192,37 @@ class _Batch:
             if self._repack(limit):
                 self._compile()
             limit += every
+        if stage.kept and not stage.ended:
+            stage.end(self._kept(limit))
         return [self._result(number, gives_numpy) for number in range(len(self.plans))]
 
     def _advance(self, limit: int) -> None:
-        lanes, carries, numbers = zip(*self.groups, strict=True)
+        lanes, carries, numbers, kinds, places = zip(*self.groups, strict=True)
         carries = jax.block_until_ready(_advance(lanes, carries, as_limit(limit)))
-        self.groups = list(map(_Group, lanes, carries, numbers))
+        self.groups = list(map(_Group, lanes, carries, numbers, kinds, places))
+
+    def _kept(self, limit: int) -> dict[str, Any]:
+        """All that changes in the course of a batch, as arrays."""
+        return {
+            "limit": limit,
+            "seconds": self.seconds,
+            "groups": [(*group[2:], _arrays(group.carry)) for group in self.groups],
+            "ended": {number: _arrays(carry) for number, carry in self.ended.items()},
+        }
+
+    def _restore(self, kept: dict[str, Any]) -> int:
+        """Be where a batch was; the next limit."""
+        first = self.groups
+        self.seconds = kept["seconds"]
+        self.groups = []
+        for numbers, kind, places, arrays in kept["groups"]:
+            carry = placed(take(first[kind].carry, places), arrays)
+            lanes = first[kind].lanes.take(places)
+            self.groups.append(_Group(lanes, carry, numbers, kind, places))
+        for number, arrays in kept["ended"].items():
+            leaves = [array[()] for array in arrays]
+            self.ended[number] = jax.tree.unflatten(jax.tree.structure(first[0].carry), leaves)
+        return kept["limit"]
 
     def _compile(self) -> None:
         """Run no step, so that compilation can be timed apart."""
@@ -247,6 +288,10 @@ class _Batch:
         return to_numpy(result) if gives_numpy else jax.tree.map(jnp.asarray, result)
 
 
+def _arrays(carry: Carry) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(carry)]
+
+
 def _grouped(plans: list[Plan], x0s: list, rows: int) -> list[_Group]:
     """Runs whose methods are of one kind, together."""
     kinds: dict[Any, list[int]] = {}
@@ -265,7 +310,8 @@ def _grouped(plans: list[Plan], x0s: list, rows: int) -> list[_Group]:
             lambda *leaves: jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves])),
             *(x0s[n] for n in numbers),
         )
-        groups.append(_Group(lanes, _start(lanes, starts, rows), np.asarray(numbers)))
+        carry, places = _start(lanes, starts, rows), np.arange(len(numbers))
+        groups.append(_Group(lanes, carry, np.asarray(numbers), len(groups), places))
     return groups
 
 
@@ -281,7 +327,8 @@ def _packed(group: _Group, lanes: np.ndarray) -> _Group:
     carry = take(group.carry, padded)
     ended = np.where(numbers < 0, Status.INTERRUPTED, np.asarray(carry.state.status))
     carry = eqx.tree_at(lambda c: c.state.status, carry, jax.device_put(ended.astype(np.int32)))
-    return _Group(group.lanes.take(padded), carry, numbers)
+    places = group.places[padded]
+    return _Group(group.lanes.take(padded), carry, numbers, group.kind, places)
 
 
 def _interrupted(carry: Carry, stopped: np.ndarray) -> Carry:

@@ -1,0 +1,223 @@
+"""Long computations that can be killed: their stages in a folder, and the way on from there.
+
+A search is deterministic and made of stages: series of sweeps, descents, runs of `lemmax.solve`.
+A front door opens a `journal`; the engines below announce their stages by `begun`, whoever called
+them. A stage that was finished before the process was killed is read instead of computed; one that
+was under way goes on from the state that it kept last; all else is computed again, and is the same.
+"""
+
+import contextlib
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from ._files import save_text
+from ._plain import Describing, Kinds, Misfit, Reading
+from ._storage import Unreadable, read, write
+
+# About so much work is lost at most, and what takes less leaves no file; more, where writing would
+# take a larger share of the time than this.
+_SECONDS, _SHARE = 1.0, 0.05
+_NAME, _STATE, _ENDED = "journal.json", "state.safetensors", "ended-*.safetensors"
+_WHAT = "journal"
+_PLAIN = Kinds()
+
+
+@contextlib.contextmanager
+def journal(folder: str | pathlib.Path | None, what: str, *inputs: Any) -> Iterator[None]:
+    """Keep the stages of what is done within; of no folder, as whoever is outside does.
+
+    Parameters
+    ----------
+    folder : str, Path or None
+        Made if it is not there.
+    what : str
+        The name of the front door.
+    *inputs
+        All that the answer depends on. A journal of others is refused.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds the journal of another computation, or is damaged.
+    """
+    if folder is None:
+        yield
+        return
+    token = _CURRENT.set(Journal(pathlib.Path(folder), what, inputs))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def begun(name: str, kinds: Kinds = _PLAIN) -> "Stage":
+    """The next stage of the computation under way.
+
+    Parameters
+    ----------
+    name : str
+    kinds : Kinds
+        Of what its states and its result are made, beside arrays and numbers.
+    """
+    current = _CURRENT.get()
+    return Stage() if current is None else current.next(name, kinds)
+
+
+class Stage:
+    """A stage of which nothing is kept.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether there is a journal.
+    ended : bool
+        Whether it was finished before.
+    value
+        Its result if so; else the state that was kept last, or None.
+    """
+
+    kept: bool = False
+    ended: bool = False
+    value: Any = None
+
+    def keep(self, state: Any) -> None:
+        """Write a state from which the stage can go on, if the last one is a while ago."""
+
+    def end(self, result: Any) -> None:
+        """Remember the result; it is written with those that follow, soon."""
+
+
+class _KeptStage(Stage):
+    kept = True
+
+    def __init__(self, journal: "Journal", number: int, name: str, kinds: Kinds):
+        self.journal, self.number, self.name, self.kinds = journal, number, name, kinds
+        self.ended, entry = journal.found(number, name)
+        self.value = None if entry is None else _unpacked(entry, kinds, journal.folder)
+        journal.open = not self.ended
+
+    def keep(self, state: Any) -> None:
+        if self.journal.due:
+            self.journal.write(str(self.number), _packed(self.name, state, self.kinds))
+
+    def end(self, result: Any) -> None:
+        self.journal.pending[str(self.number)] = _packed(self.name, result, self.kinds)
+        self.journal.open = False
+        if self.journal.due:
+            self.journal.write()
+
+
+class Journal:
+    """The stages of one computation, numbered in the order in which they begin."""
+
+    def __init__(self, folder: pathlib.Path, what: str, inputs: tuple):
+        from ._digest import digest_of  # which needs JAX; fits of tables may do without
+
+        self.folder, self.number, self.open = folder, 0, False
+        self.pending: dict[str, Any] = {}
+        self.written, self.pause = time.perf_counter(), _SECONDS
+        identity = {
+            "what": what,
+            "lemmax": metadata.version("lemmax"),
+            "digest": digest_of(*inputs),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / _NAME
+        if not path.exists():
+            save_text(path, json.dumps(identity) + "\n")
+        else:
+            _require_same(path, identity)
+        self.ended: dict[str, Any] = {}
+        for part in sorted(folder.glob(_ENDED)):
+            self.ended |= _read(part)
+        self.state = _read(folder / _STATE) if (folder / _STATE).exists() else {}
+
+    def next(self, name: str, kinds: Kinds) -> Stage:
+        """The stage that begins now.
+
+        While another is under way it is part of that. It also is if that was stopped: what follows
+        then must not be taken for what would have followed its end.
+        """
+        if self.open:
+            return Stage()
+        self.number += 1
+        return _KeptStage(self, self.number, name, kinds)
+
+    def found(self, number: int, name: str) -> tuple[bool, Any]:
+        """Whether a stage is finished, and what was written of it; a result is handed out once."""
+        key = str(number)
+        ended = key in self.ended
+        entry = (self.ended if ended else self.state).pop(key, None)
+        if entry is not None and entry.get("name") != name:
+            raise Unreadable(f"{self.folder} is damaged: its stages are those of another search.")
+        return ended, entry
+
+    @property
+    def due(self) -> bool:
+        """Whether the last file is a while ago."""
+        return time.perf_counter() - self.written > self.pause
+
+    def write(self, number: str | None = None, state: Any = None) -> None:
+        """Write what has ended since the last file, and the state of the stage under way."""
+        began = time.perf_counter()
+        if self.pending:
+            # After the last number, so that a run that goes on writes no name again.
+            name = _ENDED.replace("*", f"{int(next(reversed(self.pending))):06d}")
+            write(self.folder / name, _WHAT, self.pending, _PLAIN)
+            self.pending = {}
+        if number is not None:
+            write(self.folder / _STATE, _WHAT, {number: state}, _PLAIN)
+        self.written = time.perf_counter()
+        self.pause = max(_SECONDS, (self.written - began) / _SHARE)
+
+
+_CURRENT: ContextVar[Journal | None] = ContextVar("lemmax journal", default=None)
+
+
+def _require_same(path: pathlib.Path, identity: dict[str, str]) -> None:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        kept = None
+    if not isinstance(kept, dict) or set(kept) != set(identity):
+        raise Unreadable(f"{path} is not a file that lemmax has written.")
+    if kept != identity:
+        raise ValueError(
+            f"{path.parent} is the checkpoint of another run: the data or options of "
+            f"{identity['what']}, or lemmax's version, differ. Name another folder, or remove it."
+        )
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    entries = read(path, _WHAT, _PLAIN)
+    fine = isinstance(entries, dict) and all(
+        isinstance(entry, dict) and {"name", "node", "arrays"} == set(entry)
+        for entry in entries.values()
+    )
+    if not fine:
+        raise Unreadable(f"{path} does not hold stages of a search.")
+    return entries
+
+
+def _packed(name: str, value: Any, kinds: Kinds) -> dict[str, Any]:
+    """A value as it is now, its arrays copied: engines go on writing to them."""
+    arrays: dict[str, np.ndarray] = {}
+    node = Describing(kinds, arrays).node(value, name)
+    copies = {name: array.copy() for name, array in arrays.items()}
+    return {"name": name, "node": json.dumps(node), "arrays": copies}
+
+
+def _unpacked(entry: dict[str, Any], kinds: Kinds, folder: pathlib.Path) -> Any:
+    # Copies, in memory of NumPy's own: aligned, and free to be written to.
+    arrays = {name: np.array(array) for name, array in entry["arrays"].items()}
+    try:
+        return Reading(kinds, arrays).value(json.loads(entry["node"]))
+    except (Misfit, ValueError) as error:
+        raise Unreadable(f"{folder} is damaged: {error}.") from error
