@@ -9,7 +9,16 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from . import core_solvers, direction, importing, iteration, memory, operators, watching
+from . import (
+    core_solvers,
+    direction,
+    importing,
+    iteration,
+    memory,
+    operators,
+    recovering,
+    watching,
+)
 
 _VERDICTS = {True: "[green]pass", None: "[yellow]unclear", False: "[bold red]FAIL"}
 
@@ -22,7 +31,16 @@ def main() -> int:
     table = Table(show_lines=True)
     for heading in ("what", "measured", "bound", "", "absolute (medians)"):
         table.add_column(heading, no_wrap=heading in ("measured", "bound", ""))
-    for benchmark in (iteration, direction, core_solvers, operators, watching, importing, memory):
+    for benchmark in (
+        iteration,
+        direction,
+        core_solvers,
+        operators,
+        watching,
+        importing,
+        memory,
+        recovering,
+    ):
         with console.status(str(benchmark.__doc__)):
             for row in benchmark.rows():
                 verdict = _VERDICTS[row.passes] if row.bound else "-"

@@ -4,7 +4,7 @@
     python -m benchmarks.ablation --seeds 2 "lower ranks"
 
 Of every variant: answers that are right and called so (of exact and of noisy data), claims that are
-wrong, and passes over the data.
+wrong, and seconds (compilation included, so that the first variant takes longer).
 """
 
 import argparse
@@ -12,7 +12,9 @@ import contextlib
 import functools
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -20,9 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 import lemmax as lm
-from lemmax.recovery import _certificate, _descent, _factor_start, _search, _tables
+from lemmax.recovery import _certificate, _factor_start, _pipeline, _propose, _refine, _tables
+from lemmax.recovery import _constants as constants
 
-from . import _recover_challenges, _recover_honesty
+from . import _recover_challenges, _recover_honesty, _recover_maps
+from ._recover_cases import row_of
 
 FIRST_SEED = 950_000
 
@@ -31,26 +35,34 @@ def _patched(owner: object, name: str, value: object) -> Callable[[], object]:
     return lambda: mock.patch.object(owner, name, value)
 
 
+def _cheap_steps_alone(facts: Any, x: Any) -> list:
+    return [_refine.LMM] if facts.robust else [None]
+
+
+def _dear_steps_alone(facts: Any, x: Any) -> list:
+    small = facts.robust and facts.has_small_jacobian(x)
+    return [_refine.PROX_LINEAR] if small else _cheap_steps_alone(facts, x)
+
+
 VARIANTS: dict[str, Callable[[], object]] = {
     "everything": contextlib.nullcontext,
-    "lower ranks": _patched(_search.Search, "_ranks", lambda self, bound, count: [bound]),
-    "exact answer beside a noisy one": _patched(
-        _search.Search, "_exact_beside", lambda self, answer, x: None
+    "cheap steps first": _patched(_propose, "methods_for", _dear_steps_alone),
+    "dear steps": _patched(_propose, "methods_for", _cheap_steps_alone),
+    "lower ranks": _patched(_propose, "lower_ranks", lambda bound: []),
+    "ranks of fits": _patched(_pipeline, "nested_ranks", lambda sizes: [len(sizes)]),
+    "gaps first": _patched(constants, "GAP", np.inf),
+    "terms that are rounding errors": _patched(
+        _pipeline.Search, "_without_rounding_errors", lambda self, fitted, sizes: iter(())
     ),
-    "ranks of noisy fits": _patched(
-        _search.Search, "_with_fewer_terms", lambda self, end: iter(())
-    ),
-    "terms that are rounding errors": _patched(_search.Search, "_trimmed", lambda self, end: end),
-    "terms that shrink": _patched(_descent, "standing_terms", lambda before, after: None),
-    "shorter steps": _patched(_descent, "_SHORTER_STEPS", 0),
     "exact unfolding": _patched(_factor_start, "_unfolded", lambda *given: None),
     "rank of a table": _patched(_tables, "_best_rank", lambda problem, found: found.rank),
     "terms left over": _patched(_certificate, "_missing", lambda fit, scale, objections: 0.0),
     "rivals of rows": _patched(_certificate, "_contested", lambda fit, *rest: (0.0, ())),
     "lonely rows": _patched(_certificate, "_lonely", lambda fit: False),
     "data kept aside": _patched(_certificate, "_mispredictions", lambda *given: []),
-    "many zeros": _patched(_certificate, "_MANY_ZEROS", 1.0),
-    "directions not seen": _patched(_certificate, "_LEAST_GAIN", 0.0),
+    "many zeros": _patched(constants, "MANY_ZEROS", 1.0),
+    "noise of one size": _patched(constants, "CAUCHY", 0.0),
+    "directions not seen": _patched(constants, "LEAST_GAIN", 0.0),
     "restarts": _patched(lm, "recover", functools.partial(lm.recover, restarts=0)),
 }
 
@@ -69,8 +81,20 @@ def instances(seeds: int) -> Iterator[tuple[str, Callable[[], list[dict]]]]:
                     kind,
                     functools.partial(_recover_honesty._judged_entries, number, kind, shapes),
                 )
+    with mock.patch.object(_recover_maps, "FIRST_SEED", FIRST_SEED):
+        for sampling, rank in itertools.product((2, 4), (2, 5)):
+            made = _recover_maps.instances(0, sampling, rank)
+            for key in itertools.product((1.0, 100.0), (0.2, 0.4, 0.45)):
+                yield "success map", functools.partial(_mapped, made[key])
     for task in itertools.islice(_recover_challenges.challenges(100), 150, 150 + 15 * seeds):
         yield "challenges", task
+
+
+def _mapped(instance: Any) -> list[dict]:
+    problem = instance.problem
+    found = lm.recover(problem.data, problem.map, problem.operator)
+    row = row_of(found, instance.truth, level=0.0)
+    return [row | {"expected": found.expected_error}]
 
 
 def judged(row: dict) -> tuple[bool, bool]:
@@ -82,12 +106,14 @@ def judged(row: dict) -> tuple[bool, bool]:
 
 
 def measured(name: str, seeds: int) -> dict[str, np.ndarray]:
-    """Counts of right, of wrong claims, and passes, for each kind."""
+    """Counts of right answers, of wrong claims, and seconds, for each kind."""
     found: dict[str, np.ndarray] = {}
     for kind, task in instances(seeds):
+        began = time.process_time()
         with VARIANTS[name]():
             (row,) = task()
-        found[kind] = found.get(kind, np.zeros(3)) + np.array([*judged(row), int(row["passes"])])
+        seconds = time.process_time() - began
+        found[kind] = found.get(kind, np.zeros(3)) + np.array([*judged(row), seconds])
     return found
 
 
@@ -99,9 +125,9 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    table = Table(title="right and called so / wrong claims / passes, by kind of instance")
+    table = Table(title="right and called so / wrong claims / seconds of CPU, by kind of instance")
     table.add_column("without")
-    for kind in ("measurements", "tables", "tensors", "challenges"):
+    for kind in ("measurements", "tables", "tensors", "success map", "challenges"):
         table.add_column(kind)
     for name in chosen.names or VARIANTS:
         found = measured(name, chosen.seeds)

@@ -20,6 +20,7 @@ LAYERS = [
         "_digest",
         "_lazy",
     ],
+    ["_threads"],
     ["_plain"],
     ["_tree", "_storage"],
     ["_dtype", "_linalg", "status", "_journal"],

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import lemmax as lm
+from lemmax.recovery import _constants as constants
 from lemmax.recovery._certificate import Fit, certify_noise
-from lemmax.recovery._descent import standing_terms
+from lemmax.recovery._facts import Facts, typical_size
 from lemmax.recovery._kept_aside import Predictions
 from lemmax.recovery._left_over import left_over
-from lemmax.recovery._linearised import Workbench, typical_size
 from lemmax.recovery._objections import Objection
+from lemmax.recovery._refine import _least_squares, refit
 from lemmax.recovery._rivals import contested
-from lemmax.recovery._structure import lower_ranks
+from lemmax.recovery._select import lower_ranks, nested_ranks
 from lemmax.recovery._tangent import (
     Tangent,
     spread_of_entries,
@@ -64,47 +65,68 @@ def test_sizes_of_a_matrix_are_its_singular_values():
     assert map.term_sizes(x) == pytest.approx(expected)
 
 
-def test_terms_stand_or_shrink():
-    before = np.array([1.0, 1e-2, 1e-3, 1e-4])
-    assert standing_terms(before, before * [1, 1.05, 0.25, 0.25]) == 2
-    assert standing_terms(before, before * [1, 0.6, 0.25, 0.25]) is None  # not yet clear
-    assert standing_terms(before, before) is None  # nothing to cut
-    assert standing_terms(before, before / 4) is None  # nothing to keep
-    assert standing_terms(None, before) is None
-
-
 def test_lower_ranks_are_all_the_small_ones_and_some_others():
     assert lower_ranks(1) == []
     assert lower_ranks(4) == [1, 2, 3]
     assert lower_ranks(20) == [1, 2, 3, 4, 6, 9, 14]
+    assert nested_ranks(np.array([1.0, 0.9, 1e-3, 1e-4])) == [2, 4, 1, 3]
+    assert nested_ranks(np.array([1.0, 0.9, 0.8])) == [3, 1, 2]
+    assert nested_ranks(np.ones(1)) == [1]
+    assert nested_ranks(np.ones(20)) == [20, 1, 2, 3, 4, 6, 9, 14]
 
 
+def never(*_):
+    return False
+
+
+def jacobian_of(problem, x):
+    def observed(u):
+        return problem.operator.measure(problem.map(u))
+
+    columns = jax.tree.leaves(jax.jacobian(observed)(jax.tree.map(jax.numpy.asarray, x)))
+    return np.concatenate([np.reshape(leaf, (problem.data.size, -1)) for leaf in columns], axis=1)
+
+
+@pytest.mark.parametrize("kind", ["normal equations", "products", "all entries"])
 @pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
-def test_a_linearisation_agrees_with_automatic_differentiation(map):
+def test_a_least_squares_step_is_that_of_a_dense_solver(map, kind, monkeypatch):
     rng = np.random.default_rng(2)
-    operator = lm.operators.Dense(rng.standard_normal((7, *map.shape)))
-    problem = lm.Composite(lm.losses.L1(), map, rng.standard_normal(7), operator)
     x = jax.tree.map(jax.numpy.asarray, random_parameters(map))
-    bench = Workbench(problem)
-    at = bench.linearise(x, map.rank)
-    jacobian = jax.jacobian(lambda u: operator.measure(map(u)))(x)
-    columns = [np.reshape(leaf, (7, -1)) for leaf in jax.tree.leaves(jacobian)]
-    assert np.asarray(at.matrix) == pytest.approx(np.concatenate(columns, axis=1))
-    assert np.asarray(at.residual) == pytest.approx(np.asarray(problem.evaluate(x).residual))
-    assert bench.passes == 1
+    operator, data = None, np.asarray(map(x).dense()) + 0.1 * rng.standard_normal(map.shape)
+    if kind != "all entries":
+        operator = lm.operators.Dense(rng.standard_normal((200, *map.shape)))
+        data = np.asarray(operator.measure(map(x))) + 0.1 * rng.standard_normal(200)
+    monkeypatch.setattr(constants, "LARGEST_B", 0 if kind == "products" else 1e9)
+    problem = lm.Composite(lm.losses.SquaredL2(), map, data, operator)
+    facts = Facts(problem, never)
+    residual = facts.residual(x)
+    step = _least_squares(facts, x, residual, np.ones(data.shape))(1e-12)
+    matrix = jacobian_of(problem, x)
+    # Directions that nothing sees are left alone, or not: what is observed is the same.
+    best = np.linalg.lstsq(matrix, residual.ravel(), rcond=1e-10)[0]
+    moved = jax.flatten_util.ravel_pytree(jax.tree.map(np.subtract, x, step))[0]
+    expected = matrix @ best
+    assert matrix @ moved == pytest.approx(expected, abs=1e-4 * np.linalg.norm(expected))
 
 
-def test_terms_beyond_the_rank_are_zero():
-    map = lm.maps.LowRank((6, 5), 3)
-    rng = np.random.default_rng(2)
-    operator = lm.operators.Dense(rng.standard_normal((7, 6, 5)))
-    bench = Workbench(lm.Composite(lm.losses.L1(), map, rng.standard_normal(7), operator))
-    x = random_parameters(map)
-    at = bench.linearise(x, 2)
-    point = np.asarray(x[0][:, :2] @ x[1][:, :2].T)
-    expected = np.asarray(operator.measure(lm.points.DensePoint(point))) - bench.problem.data
-    assert np.asarray(at.residual) == pytest.approx(np.asarray(expected))
-    assert not np.any(np.asarray(at.x[0])[:, 2])
+def test_terms_beyond_the_rank_stay_zero():
+    map, rng = lm.maps.LowRank((6, 5), 3), np.random.default_rng(2)
+    operator = lm.operators.Dense(rng.standard_normal((80, 6, 5)))
+    truth = random_parameters(map.with_rank(2), seed=1)
+    data = np.asarray(operator.measure(map(truth))) + 0.1 * rng.standard_normal(80)
+    problem = lm.Composite(lm.losses.SquaredL2(), map, data, operator)
+    start = jax.tree.map(lambda factor: np.pad(factor, ((0, 0), (0, 1)), constant_values=1), truth)
+    fitted = refit(Facts(problem, never), start, 2)
+    assert fitted.rank == 2
+    left, right = fitted.x
+    assert np.shape(left) == (6, 2)
+    expected = np.asarray(operator.measure(lm.points.DensePoint(left @ right.T))) - problem.data
+    assert fitted.residual == pytest.approx(expected)
+    # Nothing is left along what two terms can change.
+    matrix = jacobian_of(
+        lm.Composite(problem.loss, map.with_rank(2), problem.data, operator), fitted.x
+    )
+    assert np.linalg.norm(matrix.T @ fitted.residual) < 1e-3 * np.linalg.norm(fitted.residual)
 
 
 def test_tangents_against_a_dense_computation():
@@ -112,15 +134,14 @@ def test_tangents_against_a_dense_computation():
     map = lm.maps.PSD(5, 2)
     x = jax.numpy.asarray(rng.standard_normal((5, 2)))
     operator = lm.operators.Dense(rng.standard_normal((40, 5, 5)))
-    bench = Workbench(lm.Composite(lm.losses.L1(), map, np.ones(40), operator))
-    at = bench.linearise(x, 2)
+    problem = lm.Composite(lm.losses.L1(), map, np.ones(40), operator)
     used = rng.random(40) < 0.7
     jacobian = np.reshape(jax.jacobian(lambda u: map(u).dense())(x), (25, 10))
     left, s, _ = np.linalg.svd(jacobian, full_matrices=False)
     basis = left[:, s > 1e-9 * s[0]]
     seen = np.reshape(operator.matrix, (40, 25))[used] @ basis
     gains = np.linalg.svd(seen, compute_uv=False)
-    tangent = tangent_of_matrix(map, at.x, at.matrix, used, None)
+    tangent = tangent_of_matrix(map, x, jacobian_of(problem, x), used, None)
     assert tangent.freedom == basis.shape[1] == 9
     assert tangent.weakest == pytest.approx(gains[-1] / gains[0])
     assert tangent.error == pytest.approx(np.linalg.norm(1 / gains))
@@ -177,10 +198,8 @@ def test_tangents_of_few_entries_agree_with_the_jacobian():
         )
         problem = lm.Composite(lm.losses.L1(), map, np.ones(map.shape))
         used = rng.random(map.shape) < 0.8
-        bench = Workbench(problem)
-        at = bench.linearise(x, 2)
         freedom = {"CP": 20, "SymmetricCP": 8, "LowRank": 18}[type(map).__name__]
-        exact = tangent_of_matrix(map, at.x, at.matrix, used, freedom)
+        exact = tangent_of_matrix(map, x, jacobian_of(problem, x), used, freedom)
         found = tangent_of_entries(problem, map, x, used, freedom)
         assert found.weakest == pytest.approx(exact.weakest, rel=1e-6)
         assert found.error == pytest.approx(exact.error, rel=1e-6)
@@ -190,17 +209,18 @@ def test_another_damping_does_not_compile_again():
     rng = np.random.default_rng(7)
     operator = lm.operators.Dense(rng.standard_normal((30, 4, 4)))
     loss, map = lm.losses.SquaredL2(), lm.maps.PSD(4, 2)
-    bench = Workbench(lm.Composite(loss, map, rng.standard_normal(30), operator))
-    at = bench.linearise(rng.standard_normal((4, 2)), 2)
+    facts = Facts(lm.Composite(loss, map, rng.standard_normal(30), operator), never)
+    x = jax.numpy.asarray(rng.standard_normal((4, 2)))
+    step = _least_squares(facts, x, facts.residual(x), np.ones(30))
     compilations = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda name, seconds, **_: compilations.append(name) if "backend_compile" in name else None
     )
     try:
-        bench.least_squares(at, np.ones(30), 1e-3)
+        step(1e-3)
         assert compilations
         compilations.clear()
-        bench.least_squares(at, np.ones(30), 1e-4)
+        step(1e-4)
         assert not compilations
     finally:
         jax.monitoring.clear_event_listeners()

@@ -1,5 +1,6 @@
 """Sums of outer products in NumPy: unfoldings, Tucker form, and the terms of a given tensor."""
 
+from .components import Components, lonely_lines, unfoldings
 from .decompose import decompose, leading_terms
 from .tensors import (
     Tucker,
@@ -13,14 +14,17 @@ from .tensors import (
 )
 
 __all__ = [
+    "Components",
     "Tucker",
     "balanced",
     "decompose",
     "leading_terms",
     "leading_vectors",
+    "lonely_lines",
     "multiplied",
     "nearest_tucker",
     "outer_products",
     "term_columns",
     "unfolded",
+    "unfoldings",
 ]

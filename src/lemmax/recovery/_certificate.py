@@ -6,27 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..maps import AbstractMap, AbstractRankedMap
+from . import _constants as constants
+from ._facts import convincing_observations
 from ._kept_aside import Predictions
-from ._noise import BULK, largest_gaussian
 from ._objections import Objection
-from ._structure import convincing_observations
+from ._select import largest_gaussian
 from ._tangent import Tangent
-
-# Below this gain, relative to the largest, a direction counts as not seen at all.
-_LEAST_GAIN = 1e-6
-# The relative errors up to which a fit is an answer: exact data, and noisy ones.
-_EXACT_ERROR, _NOISY_ERROR = 1e-6, 0.1
-_HALF = 0.5
-# With more zeros than this share, less than it may be left unexplained: where factors have zeros,
-# observations are not generic, and one term alone explains more than half of them.
-_MANY_ZEROS = 0.1
-# The first quartile of sizes of Cauchy's law by the third (.28 for normal noise). Where a fit half
-# explains two models it is below: no noise of one size has such tails.
-_CAUCHY = float(np.tan(np.pi / 8) / np.tan(3 * np.pi / 8))
-# A prediction with an error of so many times the noise says nothing.
-_VAGUE = 3.0
-# Numbers up to so many times their count are counted in a table.
-_FAR_APART = 8
 
 
 class Certificate(NamedTuple):
@@ -98,8 +83,8 @@ def certify_exact(fit: Fit, rounding: float) -> Certificate:
     typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
     error = _relative(tangent, typical, fit.norm)
     objections = _objections(fit, explained, tangent, rounding)
-    contested, doubtful = _contested(fit, explained, rounding, 0, _EXACT_ERROR, objections)
-    if error > max(_EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
+    contested, doubtful = _contested(fit, explained, rounding, 0, constants.EXACT_ERROR, objections)
+    if error > max(constants.EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
         objections.append(
             Objection(f"rounding errors may have grown to a relative error of {error:.0e}")
         )
@@ -122,17 +107,19 @@ def certify_noise(
     explained = fit.known & (np.abs(fit.residual) <= largest_gaussian(count) * scale)
     tangent = fit.tangent(used)
     error = _relative(tangent, scale, fit.norm)
-    objections = _objections(fit, used, tangent, BULK * scale)
+    objections = _objections(fit, used, tangent, constants.BULK * scale)
     # A rival that goes through few entries has their noise, and may miss one that it explains.
-    contested, doubtful = _contested(fit, used, BULK * scale, 1, _NOISY_ERROR, objections)
+    contested, doubtful = _contested(
+        fit, used, constants.BULK * scale, 1, constants.NOISY_ERROR, objections
+    )
     missing = _missing(fit, scale, objections)
     low, high = np.quantile(np.abs(fit.residual[used]), (0.25, 0.75)) if np.any(used) else (0, 0)
-    if low < _CAUCHY * high:
+    if low < constants.CAUCHY * high:
         said = (
             "it explains a part of the data far better than the others: what it leaves is no noise"
         )
         objections.append(Objection(said))
-    if error > _NOISY_ERROR:
+    if error > constants.NOISY_ERROR:
         objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
     error = float(np.hypot(error, missing))
     if not objections:
@@ -143,14 +130,14 @@ def certify_noise(
 
 def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:
     """Whether what was kept aside is predicted as well as the share that a fit explains."""
-    judged = predictions.hidden & (predictions.spread <= _VAGUE)
+    judged = predictions.hidden & (predictions.spread <= constants.VAGUE)
     count = int(judged.sum())
-    if count <= _HALF * predictions.hidden.sum():
+    if count <= constants.HALF * predictions.hidden.sum():
         return [Objection("most observations cannot be told from the others")]
     sizes = np.abs(predictions.residual[judged]) / predictions.spread[judged]
-    share = float(np.mean(sizes <= BULK * scale))
+    share = float(np.mean(sizes <= constants.BULK * scale))
     margin = 3 * np.sqrt(wanted * (1 - wanted) / count) + 0.05
-    if share >= max(wanted - margin, _HALF):
+    if share >= max(wanted - margin, constants.HALF):
         return []
     said = f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
     return [Objection(said)]
@@ -173,8 +160,8 @@ def _certificate(
     contested: float,
     objections: list[Objection],
 ) -> Certificate:
-    limit = _EXACT_ERROR if exact else _NOISY_ERROR
-    unseen = tangent.weakest < _LEAST_GAIN or _lonely(fit) or contested > limit
+    limit = constants.EXACT_ERROR if exact else constants.NOISY_ERROR
+    unseen = tangent.weakest < constants.LEAST_GAIN or _lonely(fit) or contested > limit
     error = float(np.hypot(error, contested))
     return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
 
@@ -215,8 +202,8 @@ def _missing(fit: Fit, scale: float, objections: list[Objection]) -> float:
     """The relative error for want of terms; an objection if that is beyond the limit."""
     if fit.left_over is None or fit.norm == 0:
         return 0.0
-    missing = fit.left_over(BULK * scale) / fit.norm
-    if missing > _NOISY_ERROR:
+    missing = fit.left_over(constants.BULK * scale) / fit.norm
+    if missing > constants.NOISY_ERROR:
         objections.append(
             Objection(
                 f"what it leaves is not noise, but of low rank as well, and {missing:.1g} times "
@@ -240,7 +227,7 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float)
     telling = fit.known & (np.abs(fit.data) > level)
     merits = explained & telling
     count, hits = int(telling.sum()), int(merits.sum())
-    different = _different(fit.labels[merits])
+    different = _different(fit.labels[merits], fit.labels.size)
     wanted = convincing_observations(tangent.freedom)
     objections = []
     if different < wanted:
@@ -251,16 +238,16 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float)
                 "than chance"
             )
         )
-    if hits <= _HALF * count:
+    if hits <= constants.HALF * count:
         said = f"it explains {hits} of {count} observations, no more than half"
         objections.append(Objection(said))
-    if zeros > _MANY_ZEROS * (zeros + count) and hits < (1 - _MANY_ZEROS) * count:
+    if zeros > constants.MANY_ZEROS * (zeros + count) and hits < (1 - constants.MANY_ZEROS) * count:
         said = (
             f"{zeros} observations are zeros, so that a part of the terms may explain most of the "
             f"others by itself; {count - hits} of {count} others are not explained"
         )
         objections.append(Objection(said))
-    if tangent.weakest < _LEAST_GAIN:
+    if tangent.weakest < constants.LEAST_GAIN:
         short = () if fit.lines is None else fit.lines.short(explained)
         where = " (too little of {} is explained)" if any(short) else ""
         said = f"there are directions in which it can move that no observation sees{where}"
@@ -271,13 +258,11 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float)
     return objections
 
 
-def _different(numbers: np.ndarray) -> int:
-    """How many different whole numbers there are; without sorting, if they are not far apart."""
-    if numbers.size == 0 or np.max(numbers) > _FAR_APART * numbers.size:
+def _different(numbers: np.ndarray, size: int) -> int:
+    """How many different whole numbers there are; without sorting, if they are below a size."""
+    if numbers.size == 0 or np.max(numbers) >= size:
         return len(np.unique(numbers))
-    seen = np.zeros(int(np.max(numbers)) + 1, bool)
-    seen[numbers] = True
-    return int(np.count_nonzero(seen))
+    return int(np.count_nonzero(np.bincount(numbers)))
 
 
 def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
@@ -288,4 +273,4 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     """
     if isinstance(map, AbstractRankedMap):
         freedom = map.with_rank(2 * map.rank).degrees_of_freedom
-    return int(np.ceil(freedom / (1 - 2 * wrong if wrong < _HALF else 1)))
+    return int(np.ceil(freedom / (1 - 2 * wrong if wrong < constants.HALF else 1)))

@@ -1,88 +1,71 @@
 """What a fit is judged by: its residuals, and how well the observations see it."""
 
+import functools
+import math
 from collections.abc import Callable
 
+import jax
 import numpy as np
+from jaxtyping import Array
 
+from .._programs import compiled
+from .._typing import Parameters
+from ..maps import AbstractMap, AbstractRankedMap
+from ..methods._measured import measured_jacobian
 from ..problem import Composite
-from ._certificate import Fit, Lines
-from ._descent import Descent
+from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
+from ._facts import Facts
+from ._kept_aside import Predictions
 from ._left_over import left_over, left_over_of_measurements
-from ._linearised import Linearised, Workbench
-from ._noise import Refit, freedom_of
 from ._rivals import lines_of
-from ._tangent import (
-    Tangent,
-    spread_of_entries,
-    tangent_of_entries,
-    tangent_of_matrix,
-    tangent_unseen,
-)
-
-# Of predictions, per degree of freedom and observation; in units of that of the noise.
-_VARIANCE = 1.5
+from ._select import Fitted
+from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
 
 
-class Evidence:
-    """Of the fits to one problem."""
+def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
+    """What a fit proves; ``predict`` fits what is left if some data are kept aside."""
+    fit = _seen(facts, fitted)
+    if fit.norm == 0:
+        return nothing_found(fit, fitted.freedom)
+    if facts.vanishes(fitted.residual):
+        return certify_exact(fit, facts.zero)
+    return certify_noise(fit, fitted.used, fitted.scale, predict)
 
-    def __init__(self, problem: Composite, bench: Workbench, descent: Descent):
-        self.problem, self.bench, self.descent = problem, bench, descent
-        self.robust = problem.loss.robust
-        self.entrywise = problem.operator.entrywise
 
-    def fit(self, at: Linearised) -> Fit:
-        """Through its residuals, and what they say of its tangents."""
-        return Fit(
-            as_array(at),
-            np.asarray(self.problem.data, np.float64),
-            self.descent.known,
-            self.bench.labels,
-            self.bench.norm(at),
-            lambda used: self._tangent(at, used),
-            self._lines(at),
-            self._left_over(at),
-        )
-
-    def _lines(self, at: Linearised) -> Lines | None:
-        map = self.bench.ranked
-        if not (self.robust and self.entrywise) or map is None:
-            return None
-        return lines_of(self.problem, self.descent.known, map, at.x)
-
-    def _left_over(self, at: Linearised) -> Callable[[float], float] | None:
-        if self.bench.ranked is None:
-            return None
-        if not self.entrywise:
-            return lambda level: left_over_of_measurements(self.problem, as_array(at), level)
-        return lambda level: left_over(self.problem, as_array(at), self.descent.known, level)
-
-    def _tangent(self, at: Linearised, used: np.ndarray) -> Tangent:
-        if at.matrix is not None:
-            rank_known = None if at.rank is None else freedom_of(self.bench, at)
-            return tangent_of_matrix(self.problem.map, at.x, at.matrix, used, rank_known)
-        freedom = freedom_of(self.bench, at)
-        if self.bench.ranked is not None and at.rank is not None:
-            terms = self.bench.ranked.first_terms(at.x, at.rank)
+def _seen(facts: Facts, fitted: Fitted) -> Fit:
+    """Through its residuals, and what they say of its tangents."""
+    problem, map, x = facts.problem, fitted.map, fitted.x
+    lines = left = None
+    if isinstance(map, AbstractRankedMap):
+        if facts.entrywise:
+            left = functools.partial(left_over, problem, fitted.residual, facts.known)
         else:
-            # Of the factors themselves, of which some may be fixed: more cannot go wrong.
-            terms = self.problem.map.terms(at.x)
-        if self.entrywise and terms is not None:
-            return tangent_of_entries(self.problem, *terms, used, freedom)
-        measured = as_array(at) + np.asarray(self.problem.data, np.float64)
-        gain = np.linalg.norm(measured[used]) / self.bench.norm(at)
-        return tangent_unseen(float(gain), freedom)
+            left = functools.partial(left_over_of_measurements, problem, fitted.residual)
+        if facts.robust and facts.entrywise:
+            lines = lines_of(problem, facts.known, map, x)
+    norm = _norm(map, x)
 
-    def spread(self, best: Refit, hidden: np.ndarray) -> np.ndarray:
-        """What is to be expected of predictions, in units of the noise."""
-        shown = best.used & ~hidden
-        if self.entrywise and self.bench.ranked is not None and best.at.rank is not None:
-            terms = self.bench.ranked.first_terms(best.at.x, best.at.rank)
-            return spread_of_entries(self.problem, *terms, shown, hidden)
-        left = max(float(shown.sum()) - best.freedom, 1.0)
-        return np.full(hidden.shape, np.sqrt(1 + _VARIANCE * best.freedom / left))
+    def tangent(used: np.ndarray) -> Tangent:
+        terms = map.terms(x)
+        if facts.entrywise and terms is not None:
+            return tangent_of_entries(problem, *terms, used, fitted.freedom)
+        if facts.has_small_jacobian(x):
+            known = fitted.freedom if isinstance(map, AbstractRankedMap) else None
+            matrix = _derivative(problem, facts.on_device(x))
+            return tangent_of_matrix(map, x, matrix, used, known)
+        measured = (fitted.residual + facts.data)[used]
+        return tangent_unseen(float(np.linalg.norm(measured)) / norm, fitted.freedom)
+
+    return Fit(fitted.residual, facts.data, facts.known, facts.labels, norm, tangent, lines, left)
 
 
-def as_array(at: Linearised) -> np.ndarray:
-    """The residual on the host, in float64."""
-    return np.asarray(at.residual, np.float64)
+def _norm(map: AbstractMap, x: Parameters) -> float:
+    if not isinstance(map, AbstractRankedMap):
+        return float(map(jax.tree.map(jax.numpy.asarray, x)).norm())
+    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
+    return math.sqrt(max(float(np.sum(math.prod(f.T @ f for f in factors))), 0.0))
+
+
+@compiled
+def _derivative(problem: Composite, x: Parameters) -> Array:
+    return measured_jacobian(problem, x)

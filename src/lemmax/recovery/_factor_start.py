@@ -15,16 +15,13 @@ from ..factor import Options, fit_tensor
 from ..init._matrices import project_psd
 from ..maps import AbstractRankedMap, LowRank
 from ..problem import Composite
-from ._descent import Watch
-from ._linearised import with_weights
-from ._structure import convincing_observations
+from . import _constants as constants
+from ._facts import Watch, convincing_observations, with_weights
 from ._tables import TableFit, fit_low_rank, precisions
 
-# Of a row or column of an exact table, so much must be explained, to rounding errors of the largest
-# entry; the core of a tensor is told from so many entries for each of its own.
-_HALF, _ROUNDING, _PER_UNKNOWN = 0.5, 1e-9, 20
-# A larger tensor is formed only if so many of its entries were observed.
-_LARGE = 1e7
+# Rounding errors of an exact table, relative to its largest entry. The core of a tensor is told
+# from so many entries for each of its own.
+_ROUNDING, _PER_UNKNOWN = 1e-9, 20
 
 
 class FactorStart(NamedTuple):
@@ -46,7 +43,7 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
     map = problem.map
     assert isinstance(map, AbstractRankedMap)
     assert map.shape is not None
-    if math.prod(map.shape) > max(problem.data.size, _LARGE):
+    if math.prod(map.shape) > max(problem.data.size, constants.LARGE):
         return
     array, weights = _as_array(problem, map.shape)
     kinds = (_semidefinite,) if len(map.shape) == 2 else (_unfolded, _tensor)
@@ -111,7 +108,7 @@ def _unfolded(
     lost = np.zeros(sides, bool)
     for axis in (0, 1) if found.exact else ():
         seen, missed = (np.sum(each, axis=axis, keepdims=True) for each in (known, known & wrong))
-        lost |= missed >= _HALF * seen
+        lost |= missed >= constants.HALF * seen
 
     def folded(each: np.ndarray) -> np.ndarray:
         return np.transpose(each.reshape([array.shape[mode] for mode in order]), np.argsort(order))

@@ -14,7 +14,7 @@ from ..fit.api import STARTS
 from ..losses import SquaredL2
 from ..maps import FromFunction
 from ..problem import Composite
-from ._linearised import weights_of
+from ._facts import weights_of
 from ._objections import Objection
 from .found import Recovery, RecoveryStatus
 

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
 
+from ..maps import AbstractRankedMap
 from ..problem import Composite
-from ._linearised import weights_of, with_weights
-
-# One of so many parts of the data is kept aside to see whether a noisy fit predicts it; as often as
-# it takes to have so many predictions.
-_FOLDS, _ENOUGH_HIDDEN = 5, 200
+from . import _constants as constants
+from ._facts import Facts, weights_of, without
+from ._select import Fitted
+from ._tangent import spread_of_entries
 
 
 class Predictions(NamedTuple):
@@ -36,8 +35,9 @@ def predictions(
     expected of them, where some are hidden.
     """
     known, shape = weights_of(problem) > 0, problem.data.shape
-    share = np.random.default_rng(seed).integers(_FOLDS, size=shape)
-    times = min(_FOLDS, -(-_ENOUGH_HIDDEN * _FOLDS // int(known.sum())))
+    folds, wanted = constants.FOLDS, constants.ENOUGH_HIDDEN
+    share = np.random.default_rng(seed).integers(folds, size=shape)
+    times = min(folds, -(-wanted * folds // int(known.sum())))
     found = Predictions(np.zeros(shape), np.zeros(shape, bool), np.ones(shape))
     for fold in range(times):
         hidden = known & (share == fold)
@@ -49,8 +49,10 @@ def predictions(
     return found
 
 
-def without(problem: Composite, hidden: np.ndarray) -> Composite:
-    """The problem with some observations counted as missing."""
-    weights = np.where(hidden, 0, weights_of(problem)).astype(problem.data.dtype)
-    loss = with_weights(problem.loss, weights)
-    return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
+def spread(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
+    """What is to be expected of predictions, in units of the noise."""
+    shown = fitted.used & ~hidden
+    if facts.entrywise and isinstance(fitted.map, AbstractRankedMap):
+        return spread_of_entries(facts.problem, fitted.map, fitted.x, shown, hidden)
+    left = max(float(shown.sum()) - fitted.freedom, 1.0)
+    return np.full(hidden.shape, np.sqrt(1 + constants.VARIANCE * fitted.freedom / left))

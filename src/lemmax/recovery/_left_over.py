@@ -9,20 +9,12 @@ import math
 import numpy as np
 from scipy.sparse.linalg import svds
 
-from .._terms import leading_vectors, multiplied, unfolded
+from .._terms import Components, leading_vectors, multiplied, unfolded
 from ..init._start import Observations
 from ..points import KruskalPoint
 from ..problem import Composite
-from ._components import Components
+from . import _constants as constants
 
-# Residuals under so many random signs are looked at, above which a term must stand out by this
-# factor. (36 fits of PSD sensing: .5 to .75 where nothing was left over, 1.4 to 3.6 where a term
-# was.) Of many residuals the largest singular value hardly varies, and fewer signs do.
-_FLIPS, _FEW_FLIPS, _MANY, _STANDS_OUT = 19, 3, 100_000, 1.2
-# A larger array is not formed for this.
-_LARGE = 2e7
-# With more rows than this, so many singular values are looked at.
-_SHORT, _FEW = 500, 10
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -34,7 +26,7 @@ def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level
     used, shape = known & (np.abs(residual) <= level), problem.operator.point_shape
     if shape is None:
         rest = np.where(used, residual, 0.0)
-    elif math.prod(shape) > _LARGE:
+    elif math.prod(shape) > constants.LARGE:
         return 0.0
     else:
         rest = np.zeros(shape)
@@ -48,7 +40,7 @@ def left_over(problem: Composite, residual: np.ndarray, known: np.ndarray, level
         matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
         by_chance = max(_largest(matrix * signs) for signs in _signs(rng, matrix.shape))
         values, left = _leading(matrix)
-        standing = values > max(_STANDS_OUT * by_chance, _TINY)
+        standing = values > max(constants.STANDS_OUT * by_chance, _TINY)
         values, left = values[standing], left[:, standing]
         found = Components(left, values, matrix.T @ left / values)
         # What is seen of a component is the share of it that is observed.
@@ -63,29 +55,29 @@ def left_over_of_measurements(problem: Composite, residual: np.ndarray, level: f
     point, value = _leading_term(observed.adjoint(counted))
     signs = _signs(np.random.default_rng(0), counted.shape)
     by_chance = max(_leading_term(observed.adjoint(counted * sign))[1] for sign in signs)
-    if value <= _STANDS_OUT * by_chance:
+    if value <= constants.STANDS_OUT * by_chance:
         return 0.0
     seen = np.where(counted != 0, observed.measure(point), 0.0)
     return abs(float(np.vdot(seen, counted))) / max(float(np.vdot(seen, seen)), _TINY)
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    flips = _FLIPS if math.prod(shape) <= _MANY else _FEW_FLIPS
+    flips = constants.FLIPS if math.prod(shape) <= constants.MANY_RESIDUALS else constants.FEW_FLIPS
     return rng.integers(0, 2, (flips, *shape), dtype=np.int8) * 2 - 1
 
 
 def _leading(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and left vectors: all of a short matrix, a few of a long one."""
-    if len(matrix) <= _SHORT:
+    if len(matrix) <= constants.SHORT:
         squares, left = np.linalg.eigh(matrix @ matrix.T)
         return np.sqrt(np.maximum(squares, 0)), left
-    left, values, _ = svds(matrix, k=_FEW, v0=np.ones(len(matrix)))
+    left, values, _ = svds(matrix, k=constants.FEW, v0=np.ones(len(matrix)))
     return np.asarray(values), np.asarray(left)
 
 
 def _largest(matrix: np.ndarray) -> float:
     """The largest singular value."""
-    if len(matrix) <= _SHORT:
+    if len(matrix) <= constants.SHORT:
         return float(np.sqrt(max(np.linalg.eigvalsh(matrix @ matrix.T)[-1], 0.0)))
     values = svds(matrix, k=1, v0=np.ones(len(matrix)), return_singular_vectors=False)
     return float(np.asarray(values)[0])

@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from .._terms import Components, lonely_lines, unfoldings
 from .._typing import Parameters
 from ..maps import AbstractRankedMap
 from ..problem import Composite
+from . import _constants as constants
 from ._certificate import Lines
-from ._components import Components, lonely_lines, unfoldings
-
-# So many other fits to a row are looked at: all through as few entries as there are terms, or some.
-_DRAWS = 500
-# Wrong entries that are not explained are looked at up to so many times the tolerance.
-_FARTHER = 5.0
 
 
 def lines_of(problem: Composite, known: np.ndarray, map: AbstractRankedMap, x: Parameters) -> Lines:
@@ -35,7 +31,7 @@ def lines_of(problem: Composite, known: np.ndarray, map: AbstractRankedMap, x: P
         ]
         return tuple(np.flatnonzero(count < map.rank).tolist() for count in counts)
 
-    return Lines(lonely_lines(factors), judge, short)
+    return Lines(lonely_lines(factors, constants.LONELY), judge, short)
 
 
 def contested(
@@ -109,8 +105,8 @@ def _by_chance(residual: np.ndarray, tolerance: float, unknowns: int) -> float:
     show. The best of all fits has as many unknowns times the logarithm of the entries to choose.
     """
     sizes, count = np.abs(residual), residual.size
-    near = np.count_nonzero((sizes > tolerance) & (sizes <= _FARTHER * tolerance))
-    chance = min(near / ((_FARTHER - 1) * count), 1.0)
+    near = np.count_nonzero((sizes > tolerance) & (sizes <= constants.FARTHER * tolerance))
+    chance = min(near / ((constants.FARTHER - 1) * count), 1.0)
     spread = math.sqrt(2 * count * chance * (1 - chance) * unknowns * math.log(count))
     return count * chance + spread + unknowns if near else 0.0
 
@@ -120,8 +116,8 @@ def _through_few(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generato
     count, unknowns = matrix.shape
     if count <= unknowns:
         return np.empty((0, unknowns))
-    if math.comb(count, unknowns) <= _DRAWS:
+    if math.comb(count, unknowns) <= constants.DRAWS:
         chosen = np.array(list(itertools.combinations(range(count), unknowns)))
     else:
-        chosen = np.argsort(rng.random((_DRAWS, count)), axis=1)[:, :unknowns]
+        chosen = np.argsort(rng.random((constants.DRAWS, count)), axis=1)[:, :unknowns]
     return np.einsum("kij,kj->ki", np.linalg.pinv(matrix[chosen]), values[chosen])

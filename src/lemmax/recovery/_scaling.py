@@ -9,11 +9,9 @@ import numpy as np
 
 from .._typing import Parameters
 from ..problem import Composite
-from ._answer import Answer
-from ._linearised import typical_size
-
-# Sizes whose exponents are within this part of the possible ones do no harm.
-_HARMLESS = 1 / 16
+from . import _constants as constants
+from ._facts import typical_size
+from ._pipeline import Answer
 
 
 class Unit(NamedTuple):
@@ -27,7 +25,7 @@ class Unit(NamedTuple):
         """Near the typical size of the data; 1 unless that is extreme and the map homogeneous."""
         exponent = math.log2(typical_size(problem.data, known))
         degree = problem.map.degree
-        harmless = _HARMLESS * np.finfo(problem.data.dtype).maxexp
+        harmless = constants.HARMLESS * np.finfo(problem.data.dtype).maxexp
         if abs(exponent) <= harmless or degree is None or problem.loss.degree is None:
             return cls(1.0, 1.0)
         root = int(exponent / degree)  # towards 0: the unit itself must not overflow

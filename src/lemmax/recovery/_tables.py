@@ -4,22 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._dtype import cast_floats
-from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..maps import LowRank
 from ..problem import Composite
-from ..status import Stopped
-from ._answer import Answer
-from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
-from ._descent import Descent, Watch
-from ._kept_aside import predictions
-from ._left_over import left_over
-from ._linearised import Workbench, weights_of
-from ._noise import bulk_of, schwarz
-from ._rivals import lines_of
-from ._tangent import spread_of_entries, tangent_of_entries
+from ._facts import Facts, Watch
+from ._select import bulk_of, schwarz
 
 
 class TableFit(NamedTuple):
@@ -34,84 +24,6 @@ class TableFit(NamedTuple):
     exact: bool
     """Whether entries that were kept aside are predicted to rounding errors."""
     interrupted: bool
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom."""
-        return self.map.degrees_of_freedom
-
-
-def search_table(problem: Composite, seed: int, watch: Watch) -> tuple[Answer, int, int]:
-    """The answer, the passes and the steps it took."""
-    search = _TableSearch(problem, seed, watch)
-    answer = search.run()
-    return answer, 2 * search.steps, search.steps
-
-
-class _TableSearch:
-    """A fit, others to fewer entries, and what they took."""
-
-    def __init__(self, problem: Composite, seed: int, watch: Watch):
-        self.problem, self.seed, self.watch = problem, seed, watch
-        self.robust, self.steps = problem.loss.robust, 0
-        # It knows what vanishes.
-        self.descent = Descent(Workbench(problem), self.robust, watch, np.random.default_rng(seed))
-
-    def run(self) -> Answer:
-        """The fit with its certificate."""
-        found = self._fitted(self.problem)
-        try:
-            return self._answer(found, self._certified(found))
-        except (Stopped, KeyboardInterrupt):
-            nothing = Certificate.interrupted(self.descent.known, found.freedom)
-            return self._answer(found, nothing)._replace(interrupted=True)
-
-    def _certified(self, found: TableFit) -> Certificate:
-        if found.interrupted:
-            raise Stopped
-        fit = self._seen(found)
-        if fit.norm == 0:
-            return nothing_found(fit, found.freedom)
-        if self.descent.vanishes(fit.residual):
-            return certify_exact(fit, self.descent.zero)
-        used, scale = bulk_of(fit.residual, fit.known, found.freedom, self.robust)
-
-        def again(part: Composite) -> np.ndarray:
-            less = self._fitted(part)
-            if less.interrupted:
-                raise Stopped
-            return less.residual
-
-        def spread(hidden: np.ndarray) -> np.ndarray:
-            shown = used & ~hidden
-            return spread_of_entries(self.problem, found.map, found.x, shown, hidden)
-
-        return certify_noise(
-            fit, used, scale, lambda: predictions(self.problem, self.seed, again, spread)
-        )
-
-    def _fitted(self, problem: Composite) -> TableFit:
-        found = fit_low_rank(problem, self.seed, self.watch)
-        self.steps += found.steps
-        return found
-
-    def _seen(self, found: TableFit) -> Fit:
-        map, x, known = found.map, found.x, self.descent.known
-        return Fit(
-            found.residual,
-            np.asarray(self.problem.data, np.float64),
-            known,
-            self.descent.bench.labels,
-            _norm(*x),
-            lambda used: tangent_of_entries(self.problem, map, x, used, found.freedom),
-            lines_of(self.problem, known, map, x) if self.robust else None,
-            lambda level: left_over(self.problem, found.residual, known, level),
-        )
-
-    def _answer(self, found: TableFit, certificate: Certificate) -> Answer:
-        x: Parameters = cast_floats(found.x, self.problem.data.dtype)
-        sizes = found.map.term_sizes(found.x)
-        return Answer(found.map, x, found.residual, sizes, certificate)
 
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
@@ -205,14 +117,13 @@ def precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
 
 def _best_rank(problem: Composite, found: _Factors) -> int:
     """The number of components with the smallest criterion of Schwarz."""
-    known, robust = weights_of(problem) > 0, problem.loss.robust
-    dims = len(found.left), len(found.right)
+    facts, dims = Facts(problem, lambda *_: False), (len(found.left), len(found.right))
     criteria = []
     for rank in range(1, found.rank + 1):
         residual = _residual(problem, found.balanced(rank))
         freedom = LowRank(dims, rank).degrees_of_freedom
-        used, scale = bulk_of(residual, known, freedom, robust)
-        criteria.append(schwarz(problem, residual, used, scale, freedom))
+        used, scale = bulk_of(residual, facts.known, freedom, facts.robust)
+        criteria.append(schwarz(facts, residual, used, scale, freedom))
     return 1 + int(np.argmin(criteria))
 
 
@@ -223,7 +134,3 @@ def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarra
         rows, columns = problem.operator.places(np.ones(data.shape, bool))
         return np.einsum("ij,ij->i", left[rows], right[columns]) - data
     return left @ right.T - data
-
-
-def _norm(left: np.ndarray, right: np.ndarray) -> float:
-    return float(np.sqrt(max(np.sum((left.T @ left) * (right.T @ right)), 0.0)))

@@ -18,10 +18,7 @@ from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
 from ..operators import AbstractOperator
 from ..problem import Composite
-
-_UNSEEN = 1e-12
-# Up to here the tangents of observed entries are looked at one by one.
-_FEW_PARAMETERS, _SMALL = 600, 3e6
+from . import _constants as constants
 
 Places = tuple[np.ndarray, ...]
 """Indices of entries, one array for each mode."""
@@ -51,7 +48,7 @@ def _compared(inner: np.ndarray, outer: np.ndarray, freedom: int | None) -> Tang
     """What is seen of the tangents, relative to what there is."""
     lengths, vectors = np.linalg.eigh(outer)
     if freedom is None:
-        freedom = int(np.sum(lengths > _UNSEEN * lengths[-1]))
+        freedom = int(np.sum(lengths > constants.LEAST_GAIN**2 * lengths[-1]))
     kept = slice(len(lengths) - min(freedom, len(lengths)), None)
     basis = vectors[:, kept] / np.sqrt(np.maximum(lengths[kept], np.finfo(float).tiny))
     gains = np.linalg.eigvalsh(basis.T @ inner @ basis)
@@ -82,7 +79,7 @@ def tangent_of_entries(
     operator, used = problem.operator, np.asarray(used)
     shape = tuple(len(factor) for factor in factors)
     parameters = sum(factor.size for factor in factors)
-    if parameters <= _FEW_PARAMETERS and math.prod(shape) * parameters <= _SMALL:
+    if parameters <= constants.FEW_PARAMETERS and math.prod(shape) * parameters <= constants.SMALL:
         seen = operator.places(used)
         inner, outer = (
             _derivatives(factors, places, bool(map.symmetric))
@@ -114,7 +111,7 @@ def spread_of_entries(
     variance = np.ones(len(places[0]))
     for mode, gram in enumerate(grams):
         values, vectors = np.linalg.eigh(gram)
-        seen = values > _UNSEEN * np.max(values)
+        seen = values > constants.LEAST_GAIN**2 * np.max(values)
         roots = vectors / np.sqrt(np.where(seen, values, 1))[:, None, :]
         others = _product_of_others(factors, places, mode)
         for k in range(roots.shape[2]):
@@ -210,7 +207,7 @@ def _row_grams(
 
 
 def _weakest_and_error(gains: np.ndarray) -> tuple[float, float]:
-    if gains[0] <= _UNSEEN * gains[-1]:
+    if gains[0] <= constants.LEAST_GAIN**2 * gains[-1]:
         return 0.0, np.inf
     return float(np.sqrt(gains[0] / gains[-1])), float(np.sqrt(np.sum(1 / gains)))
 

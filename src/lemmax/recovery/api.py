@@ -13,6 +13,7 @@ from .._checks import check_kind, check_real, check_whole
 from .._dtype import needs_local_x64, precision_context, require_finite, to_device, to_numpy
 from .._journal import journal
 from .._programs import forget_programs_if_many
+from .._threads import one_thread_of_lapack
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
 from ..maps import AbstractMap, AbstractRankedMap
@@ -20,21 +21,17 @@ from ..operators import AbstractOperator
 from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
-from ._answer import Answer
+from . import _constants as constants
 from ._certificate import Certificate, needed_observations
+from ._facts import Watch, weights_of, with_weights
 from ._functions import recover_function
-from ._linearised import weights_of, with_weights
 from ._objections import Objection
+from ._pipeline import Answer, Search
 from ._scaling import Unit
-from ._search import Search
-from ._tables import search_table
-from ._threads import one_thread_of_lapack
 from .found import Recovery, RecoveryStatus
 
 # The length of the progress bar; nobody knows how many steps it will take.
 _BAR = 100
-# Of Gaussian residuals the root mean square is 1.5 times the median; with this, they are not.
-_HEAVY_TAILS = 3.0
 
 
 def recover(
@@ -131,14 +128,10 @@ def recover(
         with bar as report:
             unit = Unit.of(problem, weights_of(problem) > 0)
             ends = None if max_seconds is None else began + max_seconds
-            answer, passes, steps = _search(
-                unit.divide(problem),
-                unit.divide_parameters(x0),
-                seed,
-                restarts,
-                _watch(callback, report, ends),
-            )
-            answer = unit.restore(answer)
+            watch = _watch(callback, report, ends)
+            start = unit.divide_parameters(x0)
+            search = Search(unit.divide(problem), start, seed, restarts, watch)
+            answer = unit.restore(search.run())
             if progress:
                 report(_BAR, float(np.median(np.abs(answer.residual))))
         point = answer.map(jax.tree.map(jnp.asarray, answer.x))
@@ -147,7 +140,7 @@ def recover(
         else:
             x = answer.x
     seconds = time.perf_counter() - began
-    return _as_recovery(problem, answer, point, x, passes, steps, seconds)
+    return _as_recovery(problem, answer, point, x, search, seconds)
 
 
 def _without_missing(data: Any, loss: AbstractLoss) -> tuple[Any, AbstractLoss]:
@@ -177,20 +170,9 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
         raise ValueError("All data are zero, and so is the point that fits them.")
 
 
-def _search(
-    problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Any
-) -> tuple[Answer, int, int]:
-    map = problem.map
-    table = isinstance(map, AbstractRankedMap) and len(map.shape or ()) == 2 and not map.symmetric
-    if table and problem.operator.entrywise and x0 is None:
-        return search_table(problem, seed, watch)
-    search = Search(problem, x0, seed, restarts, watch)
-    return search.run(), search.passes, search.steps
-
-
 def _watch(
     callback: Callable[[str, int, float], Any] | None, report: Any, ends: float | None
-) -> Any:
+) -> Watch:
     def watch(stage: str, step: int, value: float) -> bool:
         report(step, value)
         if ends is not None and time.perf_counter() > ends:
@@ -206,8 +188,7 @@ def _as_recovery(
     answer: Answer,
     point: AbstractPoint,
     x: Parameters,
-    passes: int,
-    steps: int,
+    search: Search,
     seconds: float,
 ) -> Recovery:
     certificate = answer.certificate
@@ -236,8 +217,8 @@ def _as_recovery(
         observations=count,
         objections=(*certificate.objections, *_hints(problem, answer)),
         doubtful=certificate.doubtful,
-        passes=passes,
-        steps=steps,
+        passes=search.facts.passes,
+        steps=search.facts.steps,
         seconds=seconds,
     )
 
@@ -248,7 +229,7 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
         return []
     sizes = np.abs(answer.residual[weights_of(problem) > 0])
     sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
-    if np.sqrt(np.mean(sizes**2)) < _HEAVY_TAILS * np.median(sizes):
+    if np.sqrt(np.mean(sizes**2)) < constants.HEAVY_TAILS * np.median(sizes):
         return []
     said = "a few residuals are far larger than the others, as gross errors are: L1() bears those"
     return [Objection(said)]

@@ -5,13 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._terms import term_columns
+from .tensors import term_columns
 
 # A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
 # Of short vectors less is asked: a part of their length.
 _FEW_ROWS, _PART_OF_ROWS, _SHORT = 4, 0.02, 6
-# A row with a leverage above this has a component of its own, which fits whatever is in the row.
-_LONELY = 0.99
 _ROUNDING = 1e-10
 
 
@@ -48,15 +46,15 @@ def unfoldings(factors: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.n
         yield factor, term_columns(others)
 
 
-def lonely_lines(factors: Sequence[np.ndarray]) -> tuple[list[int], ...]:
+def lonely_lines(factors: Sequence[np.ndarray], leverage: float) -> tuple[list[int], ...]:
     """Rows and columns (of a tensor: slices along each mode) that have a component for themselves.
 
-    Their leverage on the column space is nearly 1. Of so few rows that there are hardly more than
-    components, none: they have no other choice.
+    Their leverage on the column space is above a level near 1. Of so few rows that there are
+    hardly more than components, none: they have no other choice.
     """
     lines = []
     for pair in unfoldings(factors):
         left = Components.standing(*pair).left
-        lonely = np.flatnonzero(np.sum(left**2, axis=1) > _LONELY).tolist()
+        lonely = np.flatnonzero(np.sum(left**2, axis=1) > leverage).tolist()
         lines.append(lonely if len(left) > left.shape[1] + 1 else [])
     return tuple(lines)

@@ -1,0 +1,128 @@
+"""Where to start: what was given, what the factor model has found, what the data say."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .._typing import Parameters
+from ..init import spectral
+from ..init._random import random_starts_like
+from ..methods import AbstractMethod
+from ..status import Stopped
+from . import _constants as constants
+from ._factor_start import factor_starts
+from ._facts import Facts, convincing_observations
+from ._refine import LMM, PROX_LINEAR
+from ._select import Fitted, judged, lower_ranks
+from ._tables import fit_low_rank
+
+
+class Candidate(NamedTuple):
+    """A start, and the way down from it."""
+
+    x: Parameters
+    rank: int | None
+    """How many terms x has."""
+    method: AbstractMethod | None = None
+    """None if least squares on the bulk are all it takes."""
+    conclusive: bool = False
+    """Whether to look for noise at once, if that is where it leads, before anything else."""
+    fitted: Fitted | None = None
+    """If it is a fit already."""
+
+
+def propose(facts: Facts, x0: Parameters | None, seed: int, restarts: int) -> Iterator[Candidate]:
+    """Candidates, the most promising first."""
+    if x0 is not None:
+        yield from _given(facts, x0, seed, restarts)
+    elif facts.entrywise and facts.ranked is not None:
+        yield from _from_entries(facts, seed, restarts)
+    else:
+        yield from _from_measurements(facts, seed, restarts)
+
+
+def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[Candidate]:
+    """The given one; and if it leads nowhere, the data's own, where that is known, or any."""
+    rank = None if facts.ranked is None else facts.ranked.largest_rank
+
+    def candidates(x: Parameters) -> Iterator[Candidate]:
+        if facts.ranked is not None and rank is not None and rank < facts.ranked.rank:
+            x = facts.cut(x, rank)
+        for method in methods_for(facts, x):
+            yield Candidate(x, rank, method)
+
+    yield from candidates(x0)
+    if is_tensor(facts) and facts.ranked is not None:
+        yield from candidates(_spectral(facts, seed))
+    for x in random_starts_like(facts.map, x0, restarts, seed):
+        yield from candidates(x)
+
+
+def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
+    """The factor model's points: what is wrong is known, so that least squares find the rest."""
+    assert facts.ranked is not None
+    if len(facts.ranked.shape or ()) == 2 and not facts.ranked.symmetric:
+        found = fit_low_rank(facts.problem, seed, facts.watch)
+        facts.steps += found.steps
+        facts.passes += 2 * found.steps
+        if found.interrupted:
+            facts.latest = found.x, found.map.rank, found.residual
+            raise Stopped
+        fitted = judged(facts, found.map, found.x, found.residual, found.map.degrees_of_freedom)
+        yield Candidate(found.x, found.map.rank, conclusive=True, fitted=fitted)
+        return
+    nothing = True
+    for start in factor_starts(facts.problem, seed, facts.watch):
+        facts.steps += start.sweeps
+        facts.passes += 2 * start.sweeps
+        if start.interrupted:
+            facts.latest = start.x, start.rank, facts.residual(start.x)
+            raise Stopped
+        nothing = False
+        yield Candidate(start.x, start.rank, conclusive=True)
+    if nothing:
+        yield from _from_measurements(facts, seed, restarts)
+
+
+def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
+    """A spectral start, with as many terms as there may be, then with fewer."""
+    x, map = _spectral(facts, seed), facts.ranked
+    if map is None:
+        methods = methods_for(facts, x)
+        for method in methods:
+            yield Candidate(x, None, method, conclusive=method is methods[-1])
+        return
+    bound = map.largest_rank
+    enough = facts.count >= constants.ENOUGH * map.with_rank(bound).degrees_of_freedom
+    ranks = [
+        rank
+        for rank in (bound, *lower_ranks(bound))
+        if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= facts.count
+    ]
+    methods = methods_for(facts, x)
+    for method in methods:
+        for rank in ranks or [1]:
+            here = x if rank == map.rank else facts.cut(x, rank)
+            # If the bound ends in noise, and there are data enough, lower ranks bring nothing.
+            conclusive = enough and rank == bound and method is methods[-1]
+            yield Candidate(here, rank, method, conclusive)
+    if is_tensor(facts):  # these have local minima
+        for k in range(1, restarts + 1):
+            yield Candidate(_spectral(facts, seed + k), bound, LMM)
+
+
+def methods_for(facts: Facts, x: Parameters) -> list[AbstractMethod | None]:
+    """Ways down: cheap steps, then, where they can be had, dear ones."""
+    if not facts.robust:
+        return [None]
+    return [LMM, PROX_LINEAR] if facts.has_small_jacobian(x) else [LMM]
+
+
+def is_tensor(facts: Facts) -> bool:
+    """Whether its points have more than two modes."""
+    return len(facts.map.shape or ()) > 2
+
+
+def _spectral(facts: Facts, seed: int) -> Parameters:
+    start = spectral(facts.problem, seed=seed)
+    facts.passes += start.passes
+    return start.x0
