@@ -182,6 +182,17 @@ def test_a_fit_ends_when_time_is_up_and_keeps_what_it_has():
     assert np.isfinite(found.values()).all()
 
 
+def test_a_stopped_fit_has_no_more_terms_than_allowed():
+    tensor, _, _ = spoiled(0, shape=(9, 8, 7), rank=2)
+    whole = fit_tensor(tensor, options=Options(most=1))
+    for last in range(5, whole.sweeps, 5):
+        found = fit_tensor(
+            tensor, options=Options(most=1), callback=lambda _, sweep, noise, n=last: sweep >= n
+        )
+        assert found.interrupted
+        assert found.rank == 1
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 @pytest.mark.parametrize("spoiled", [False, True])
@@ -200,7 +211,7 @@ def test_zeros_in_factors_do_not_make_a_part_of_the_terms_exact(seed, spoiled):
 
 def test_a_bound_that_is_too_low_is_said():
     tensor, _, _ = spoiled(11, rank=3)
-    with pytest.warns(ConvergenceWarning, match="the bound is too low"):
+    with pytest.warns(ConvergenceWarning, match="the bound on the rank is too low"):
         model = CPDecomposition(rank=2).fit(tensor)
     assert model.report_.bound_is_low
     assert not CPDecomposition(rank=3).fit(tensor).report_.bound_is_low

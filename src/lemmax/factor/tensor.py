@@ -232,7 +232,13 @@ def _best_rank(
             start = nearest_tucker(filled, rank, symmetric=False, noisy=True)
             factors = decompose(start, rank, rng, symmetric=False, tries=_TRIES)
             first = first_model(part, factors, run.setting)
-            model = run.over(part, first).without_dead_terms()
+            allowed = run.last
+            try:
+                model = run.over(part, first).without_dead_terms()
+            except (Stopped, KeyboardInterrupt):
+                # What is tried to see whether the bound is too low is no answer.
+                run.last = allowed if rank > most else run.last
+                raise
             values = model.values()
             errors = np.sqrt(cells.weights) * (cells.values - values)
             fits[rank] = _Rank(model, np.minimum(np.abs(errors[chosen]), _LARGEST) ** 2)
