@@ -264,10 +264,10 @@ def claim(seed: int) -> Act:
         header=("method", "largest error", "at step 100", "steps to 1e-10", "ms/step"),
         rows=[row(name, result) for name, result in results.items()],
         remark=(
-            "Small superfluous columns make the Jacobian nearly rank-deficient. Gauss-Newton and "
-            "the scaled subgradient method have no damping and jump far away; they return within "
-            "a few hundred steps. From a start with large superfluous columns they are as fast as "
-            "LMM; the subgradient method is slow from both."
+            "The start is chosen to show it: small superfluous columns make the Jacobian nearly "
+            "rank-deficient. Gauss-Newton and the scaled subgradient method have no damping and "
+            "jump far away; they return within a few hundred steps. From a start with large "
+            "superfluous columns they are as fast as LMM. The subgradient method is slow from both."
         ),
         description="LMM falls to rounding errors; the others stay above or leave the picture.",
         draw=draw,
