@@ -49,7 +49,7 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "cheap steps first": _patched(_propose, "methods_for", _dear_steps_alone),
     "dear steps": _patched(_propose, "methods_for", _cheap_steps_alone),
     "lower ranks": _patched(_propose, "lower_ranks", lambda bound: []),
-    "ranks of fits": _patched(_pipeline, "nested_ranks", lambda sizes: [len(sizes)]),
+    "ranks of fits": _patched(_pipeline, "nested_ranks", lambda sizes, superfluous: [len(sizes)]),
     "gaps first": _patched(constants, "GAP", np.inf),
     "terms that are rounding errors": _patched(
         _pipeline.Search, "_without_rounding_errors", lambda self, fitted, sizes: iter(())

@@ -157,7 +157,7 @@ def test_the_estimator_says_how_well_a_noisy_tensor_is_predicted(tmp_path):
     assert (model.status_, model.rank_) == ("NOISE_LEVEL", 2)
     assert model.report_.explained > 0.9
     assert "slices" not in model.summary()
-    assert "tensor units" in model.summary()
+    assert "tensor scales" in model.summary()
     assert model.stability_.min() > 0.99
     found = np.zeros(tensor.shape, bool)
     found[model.outliers_.coords] = True

@@ -10,13 +10,14 @@ import pytest
 import lemmax as lm
 from lemmax.recovery import _constants as constants
 from lemmax.recovery._certificate import Fit, certify_noise
+from lemmax.recovery._evidence import certify
 from lemmax.recovery._facts import Facts, typical_size
 from lemmax.recovery._kept_aside import Predictions
 from lemmax.recovery._left_over import left_over
 from lemmax.recovery._objections import Objection
 from lemmax.recovery._refine import _least_squares, refit
 from lemmax.recovery._rivals import contested
-from lemmax.recovery._select import lower_ranks, nested_ranks
+from lemmax.recovery._select import judged, lower_ranks, nested_ranks
 from lemmax.recovery._tangent import (
     Tangent,
     spread_of_entries,
@@ -69,10 +70,11 @@ def test_lower_ranks_are_all_the_small_ones_and_some_others():
     assert lower_ranks(1) == []
     assert lower_ranks(4) == [1, 2, 3]
     assert lower_ranks(20) == [1, 2, 3, 4, 6, 9, 14]
-    assert nested_ranks(np.array([1.0, 0.9, 1e-3, 1e-4])) == [2, 4, 1, 3]
-    assert nested_ranks(np.array([1.0, 0.9, 0.8])) == [3, 1, 2]
-    assert nested_ranks(np.ones(1)) == [1]
-    assert nested_ranks(np.ones(20)) == [20, 1, 2, 3, 4, 6, 9, 14]
+    assert nested_ranks(np.array([1.0, 0.9, 1e-3, 1e-4]), True) == [2, 4, 1, 3]
+    assert nested_ranks(np.array([1.0, 0.9, 1e-3, 1e-4]), False) == [4, 1, 2, 3]
+    assert nested_ranks(np.array([1.0, 0.9, 0.8]), True) == [3, 1, 2]
+    assert nested_ranks(np.ones(1), True) == [1]
+    assert nested_ranks(np.ones(20), True) == [20, 1, 2, 3, 4, 6, 9, 14]
 
 
 def never(*_):
@@ -345,6 +347,27 @@ def test_nothing_explained_determines_nothing():
     problem = lm.Composite(lm.losses.L1(), map, rng.standard_normal((5, 4)))
     tangent = tangent_of_entries(problem, map, x, np.zeros((5, 4), bool), 14)
     assert (tangent.weakest, tangent.error) == (0.0, np.inf)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_wrong_row_beside_known_factors_is_no_exact_answer(right):
+    rng = np.random.default_rng(0)
+    factors = [rng.standard_normal((side, 2)) for side in (8, 7, 6)]
+    data = np.einsum("ia,ja,ka->ijk", *factors)
+    map = lm.maps.Composed(lm.maps.CP((8, 7, 6), 2), lm.maps.WithFixed((None, *factors[1:])))
+    free = factors[0].copy()
+    # The last slice is anything; a wrong row goes through two of its entries.
+    data[-1] = rng.standard_normal((7, 6))
+    design = np.einsum("ja,ka->jka", *factors[1:]).reshape(-1, 2)
+    free[-1] = np.linalg.solve(design[:2], data[-1].ravel()[:2])
+    if right:
+        data[-1] = np.einsum("a,ja,ka->jk", free[-1], *factors[1:])
+    facts = Facts(lm.Composite(lm.losses.L1(), map, data), never)
+    fitted = judged(facts, map, (free,), facts.residual((free,)), free.size)
+    assert facts.vanishes(fitted.residual)
+    certificate = certify(facts, fitted, lambda: pytest.fail("exact data predict nothing"))
+    assert certificate.holds == right
+    assert right or certificate.doubtful[0] == [7]
 
 
 def test_an_objection_speaks_of_rows_by_number_or_name():

@@ -41,13 +41,14 @@ def _seen(facts: Facts, fitted: Fitted) -> Fit:
             left = functools.partial(left_over, problem, fitted.residual, facts.known)
         else:
             left = functools.partial(left_over_of_measurements, problem, fitted.residual)
-        if facts.robust and facts.entrywise:
-            lines = lines_of(problem, facts.known, map, x)
+    # Of a map with fixed factors the terms are those of all factors: more cannot go wrong.
+    terms = map.terms(x) if facts.entrywise else None
+    if terms is not None and facts.robust:
+        lines = lines_of(problem, facts.known, *terms)
     norm = _norm(map, x)
 
     def tangent(used: np.ndarray) -> Tangent:
-        terms = map.terms(x)
-        if facts.entrywise and terms is not None:
+        if terms is not None:
             return tangent_of_entries(problem, *terms, used, fitted.freedom)
         if facts.has_small_jacobian(x):
             known = fitted.freedom if isinstance(map, AbstractRankedMap) else None

@@ -77,6 +77,14 @@ class Facts:
         """Whether most residuals (all, of losses that are not robust) are rounding errors."""
         return self.typical(residual) <= self.rounding
 
+    def nearly_explained(self, residual: np.ndarray) -> np.ndarray:
+        """Which observations belong to an exact fit that has not converged everywhere.
+
+        Residuals of right ones are on their way to rounding errors, those of wrong ones are of the
+        size of the data: the geometric mean of both divides them.
+        """
+        return self.known & (np.abs(residual) <= math.sqrt(self.rounding * self.scale))
+
     def cut(self, x: Parameters, rank: int) -> Parameters:
         """The leading terms of x; zeros instead of the others, so that nothing is compiled anew."""
         assert self.ranked is not None

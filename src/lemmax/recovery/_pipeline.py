@@ -82,7 +82,7 @@ class Search:
             yield self._refitted(facts, candidate.method, x, rank)._replace(sizes=sizes)
             return
         sizes = sizes[:rank]
-        for fewer in nested_ranks(sizes):
+        for fewer in nested_ranks(sizes, superfluous=candidate.method is not None):
             too_many = convincing_observations(facts.freedom(x, fewer)) > facts.count
             if too_many and fewer > 1:
                 continue

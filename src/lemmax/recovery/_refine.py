@@ -99,13 +99,21 @@ def refit(facts: Facts, x: Parameters, rank: int | None) -> Fitted:
         facts.latest = x, rank, residual
         before, (used, scale) = used, bulk_of(residual, facts.known, freedom, facts.robust)
         facts.look("least squares", step, scale)
-        if facts.vanishes(residual) or (np.array_equal(before, used) and moved <= 1e-3 * scale):
+        exact = facts.vanishes(residual)
+        if exact:
+            used = facts.nearly_explained(residual)
+            if np.max(np.abs(residual[used])) <= facts.zero:
+                break
+        elif np.array_equal(before, used) and moved <= 1e-3 * scale:
             break
         if step >= constants.ROUNDS and scale > 0.9 * last_scale:
             break
         last_scale = scale
-        last = residual
+        last_x, last = x, residual
         x, residual, damping = _downhill(facts, x, rank, residual, used, damping)
+        if exact and not facts.vanishes(residual):  # some of these were wrong
+            x, residual = last_x, last
+            break
         moved = float(np.max(np.abs(residual - last)[facts.known]))
     return judged(facts, *facts.own(x, rank), residual, freedom)
 

@@ -105,14 +105,14 @@ def lower_ranks(bound: int) -> list[int]:
     return [rank for rank in ranks if rank < bound]
 
 
-def nested_ranks(sizes: np.ndarray) -> list[int]:
+def nested_ranks(sizes: np.ndarray, superfluous: bool) -> list[int]:
     """The ranks that a fit with terms of these sizes contains, in the order of trial.
 
-    First those before a gap, if there is one, and all of them: if one of these fits is exact, the
-    others are not needed. Then from below.
+    Where some may be superfluous, first those before a gap, if there is one; then all: if one of
+    these fits is exact, the others are not needed. Then from below.
     """
     rank = len(sizes)
     fewer = lower_ranks(rank) if rank > constants.ALL_RANKS else list(range(1, rank))
     ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
-    gap = 1 + int(np.argmax(ratios)) if np.any(ratios >= constants.GAP) else rank
+    gap = 1 + int(np.argmax(ratios)) if superfluous and np.any(ratios >= constants.GAP) else rank
     return list(dict.fromkeys([gap, rank, *fewer]))
