@@ -1,6 +1,6 @@
 """The numbers that `recover` decides by: where each comes from, or what was measured to choose it.
 
-What the ablation of docs/recover.md switches off is named there as here.
+`python -m benchmarks.ablation` switches off the rules that they belong to, one at a time.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ SPARE, SPARE_SHARE = 5, 0.05
 # Up to here every lower rank is refitted; beyond, fewer and fewer.
 ALL_RANKS = 12
 # Terms that are smaller by this factor than those before may be superfluous: least squares without
-# them are tried first, since superfluous terms shrink slowly (a third of the time of the map).
+# them are tried first, since superfluous terms shrink slowly (a fifth of the time on the map).
 GAP = 3.0
 # With fewer observations per degree of freedom than this, lower ranks are tried before a noisy fit
 # is believed: at the bound there are points that fit better than the truth.

@@ -107,7 +107,7 @@ def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candi
             yield Candidate(here, rank, method, conclusive)
     if is_tensor(facts):  # these have local minima
         for k in range(1, restarts + 1):
-            yield Candidate(_spectral(facts, seed + k), bound, LMM)
+            yield Candidate(_spectral(facts, seed + k), bound, methods[0])
 
 
 def methods_for(facts: Facts, x: Parameters) -> list[AbstractMethod | None]:
