@@ -130,14 +130,14 @@ def certify_noise(
 
 def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:
     """Whether what was kept aside is predicted as well as the share that a fit explains."""
-    judged = predictions.hidden & (predictions.spread <= constants.VAGUE)
+    judged = predictions.hidden & (predictions.spread <= constants.BULK)
     count = int(judged.sum())
-    if count <= constants.HALF * predictions.hidden.sum():
+    if count <= predictions.hidden.sum() / 2:
         return [Objection("most observations cannot be told from the others")]
     sizes = np.abs(predictions.residual[judged]) / predictions.spread[judged]
     share = float(np.mean(sizes <= constants.BULK * scale))
     margin = 3 * np.sqrt(wanted * (1 - wanted) / count) + 0.05
-    if share >= max(wanted - margin, constants.HALF):
+    if share >= max(wanted - margin, 1 / 2):
         return []
     said = f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
     return [Objection(said)]
@@ -238,7 +238,7 @@ def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float)
                 "than chance"
             )
         )
-    if hits <= constants.HALF * count:
+    if hits <= count / 2:
         said = f"it explains {hits} of {count} observations, no more than half"
         objections.append(Objection(said))
     if zeros > constants.MANY_ZEROS * (zeros + count) and hits < (1 - constants.MANY_ZEROS) * count:
@@ -273,4 +273,4 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     """
     if map.ranked is not None:
         freedom = map.ranked.with_rank(2 * map.ranked.rank).degrees_of_freedom
-    return int(np.ceil(freedom / (1 - 2 * wrong if wrong < constants.HALF else 1)))
+    return int(np.ceil(freedom / (1 - 2 * wrong if wrong < 1 / 2 else 1)))

@@ -116,7 +116,7 @@ def _unfolded(
     lost = np.zeros(sides, bool)
     for axis in (0, 1) if found.exact else ():
         seen, missed = (np.sum(each, axis=axis, keepdims=True) for each in (known, known & wrong))
-        lost |= missed >= constants.HALF * seen
+        lost |= missed >= seen / 2
 
     def folded(each: np.ndarray) -> np.ndarray:
         return np.transpose(each.reshape([array.shape[mode] for mode in order]), np.argsort(order))

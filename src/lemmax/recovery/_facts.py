@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array
 
 from .._dtype import cast_floats, to_device
-from .._memory import available_bytes
 from .._programs import compiled
 from .._typing import Parameters
 from ..init import random_starts
@@ -107,15 +106,7 @@ class Facts:
         count, data = parameter_count(x), self.problem.data
         # The tangents are as many dense points.
         point = math.prod(self.operator.point_shape or data.shape)
-        wanted = (data.size + point) * count * data.dtype.itemsize
-        memory = self._memory
-        fits = memory is None or wanted <= constants.SHARE_OF_MEMORY * memory
-        return fits and data.size * count * (point + 4 * count) <= constants.LARGEST_B
-
-    @functools.cached_property
-    def _memory(self) -> int | None:
-        """Bytes that are free; asked once, so that one problem is treated in one way."""
-        return available_bytes()
+        return data.size * count * (point + 4 * count) <= constants.LARGEST_B
 
     @functools.cached_property
     def labels(self) -> np.ndarray:

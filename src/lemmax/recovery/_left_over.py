@@ -62,7 +62,8 @@ def left_over_of_measurements(problem: Composite, residual: np.ndarray, level: f
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    flips = constants.FLIPS if math.prod(shape) <= constants.MANY_RESIDUALS else constants.FEW_FLIPS
+    # Of many residuals the largest singular value hardly varies, and fewer signs do.
+    flips = max(1, min(constants.FLIPS, int(constants.LARGE / math.prod(shape))))
     return rng.integers(0, 2, (flips, *shape), dtype=np.int8) * 2 - 1
 
 

@@ -88,13 +88,8 @@ def refit(facts: Facts, x: Parameters, rank: int | None) -> Fitted:
     """Least squares on the residuals that look like noise, until these are the same ones."""
     x = facts.on_device(x, rank)
     residual, freedom = facts.residual(x), facts.freedom(x, rank)
-    used, scale, moved, damping = (
-        np.zeros_like(facts.known),
-        np.inf,
-        np.inf,
-        constants.LEAST_DAMPING,
-    )
-    last_scale = np.inf
+    used, scale, moved = np.zeros_like(facts.known), np.inf, np.inf
+    damping, last_scale = constants.LEAST_DAMPING, np.inf
     for step in range(constants.LOOKS):
         facts.latest = x, rank, residual
         before, (used, scale) = used, bulk_of(residual, facts.known, freedom, facts.robust)
@@ -133,13 +128,13 @@ def _downhill(
         return float(np.sum(weights[used] * residual[used] ** 2))
 
     step = _least_squares(facts, x, residual, weights)
-    for _ in range(constants.TRIES):
+    while damping <= 1:  # beyond, steps are short and along the gradient
         after = facts.on_device(step(damping), rank)
         there = facts.residual(after)
         if squares(there) <= squares(residual):
             return after, there, max(damping / 100, constants.LEAST_DAMPING)
         damping = 100 * damping
-    return x, residual, damping
+    return x, residual, constants.LEAST_DAMPING
 
 
 def _least_squares(
@@ -158,7 +153,7 @@ def _least_squares(
         return lambda damping: _solved(x, *parts, np.asarray(damping, dtype))
 
     def by_products(damping: float) -> Parameters:
-        facts.passes += 2 * constants.CG_STEPS + 1
+        facts.passes += 2 * constants.LOOKS + 1
         return _step_by_products(problem, x, at, counted, np.asarray(damping, dtype))
 
     return by_products
@@ -229,5 +224,5 @@ def _step_by_products(
     def preconditioner(g: Parameters) -> Parameters:
         return jax.tree.map(lambda a: a / gain, map.solve(x, shift, g))
 
-    change, _ = cg(normal, back(residual), maxiter=constants.CG_STEPS, M=preconditioner)
+    change, _ = cg(normal, back(residual), maxiter=constants.LOOKS, M=preconditioner)
     return jax.tree.map(jnp.subtract, x, change)

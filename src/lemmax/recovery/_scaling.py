@@ -1,4 +1,4 @@
-"""Data of extreme size, brought near 1: their squares would over- or underflow."""
+"""Data brought near 1: the squares of large or small ones would over- or underflow."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +9,6 @@ import numpy as np
 
 from .._typing import Parameters
 from ..problem import Composite
-from . import _constants as constants
 from ._facts import typical_size
 from ._pipeline import Answer
 
@@ -22,11 +21,10 @@ class Unit(NamedTuple):
 
     @classmethod
     def of(cls, problem: Composite, known: np.ndarray) -> "Unit":
-        """Near the typical size of the data; 1 unless that is extreme and the map homogeneous."""
+        """Near the typical size of the data; 1 unless map and loss are homogeneous."""
         exponent = math.log2(typical_size(problem.data, known))
         degree = problem.map.degree
-        harmless = constants.HARMLESS * np.finfo(problem.data.dtype).maxexp
-        if abs(exponent) <= harmless or degree is None or problem.loss.degree is None:
+        if degree is None or problem.loss.degree is None:
             return cls(1.0, 1.0)
         root = int(exponent / degree)  # towards 0: the unit itself must not overflow
         return cls(2.0 ** (root * degree), 2.0**root)

@@ -3,11 +3,15 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from .._typing import Parameters
 from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import Facts, convincing_observations
+
+# The median of the absolute value of a standard Gaussian.
+_MEDIAN = float(special.ndtri(0.75))
 
 
 class Fitted(NamedTuple):
@@ -48,8 +52,7 @@ def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: b
     """Standard deviation of the noise, corrected for the parameters that were fitted to it."""
     sizes = np.abs(residual[known])
     left = max(1.0, sizes.size - freedom) / sizes.size
-    gaussian = constants.MEDIAN_OF_A_GAUSSIAN
-    raw = np.median(sizes) / gaussian if robust else np.sqrt(np.mean(sizes**2))
+    raw = np.median(sizes) / _MEDIAN if robust else np.sqrt(np.mean(sizes**2))
     return float(raw / np.sqrt(left))
 
 

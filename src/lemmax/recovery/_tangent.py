@@ -79,7 +79,7 @@ def tangent_of_entries(
     operator, used = problem.operator, np.asarray(used)
     shape = tuple(len(factor) for factor in factors)
     parameters = sum(factor.size for factor in factors)
-    if parameters <= constants.FEW_PARAMETERS and math.prod(shape) * parameters <= constants.SMALL:
+    if parameters**2 * (math.prod(shape) + 4 * parameters) <= constants.LARGEST_B:
         seen = operator.places(used)
         inner, outer = (
             _derivatives(factors, places, bool(map.symmetric))

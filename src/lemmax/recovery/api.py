@@ -21,13 +21,13 @@ from ..operators import AbstractOperator
 from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
-from . import _constants as constants
 from ._certificate import Certificate, needed_observations
 from ._facts import Watch, weights_of, with_weights
 from ._functions import recover_function
 from ._objections import Objection
 from ._pipeline import Answer, Search
 from ._scaling import Unit
+from ._select import bulk_of
 from .found import Recovery, RecoveryStatus
 
 # The length of the progress bar; nobody knows how many steps it will take.
@@ -227,9 +227,9 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
     """What else may be the matter with an answer that the data do not support."""
     if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
-    sizes = np.abs(answer.residual[weights_of(problem) > 0])
-    sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
-    if np.sqrt(np.mean(sizes**2)) < constants.HEAVY_TAILS * np.median(sizes):
+    known = weights_of(problem) > 0
+    bulk, _ = bulk_of(answer.residual, known, answer.certificate.freedom, robust=True)
+    if np.all(bulk[known]):
         return []
     said = "a few residuals are far larger than the others, as gross errors are: L1() bears those"
     return [Objection(said)]
