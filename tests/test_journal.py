@@ -13,6 +13,7 @@ import lemmax as lm
 from lemmax import _journal
 from lemmax._journal import begun, journal
 from lemmax.estimators import CPDecomposition, MatrixCompletion, RobustPCA
+from lemmax.fit import many
 from tests.commands import refusal_of, run
 
 RNG = np.random.default_rng(0)
@@ -34,7 +35,8 @@ class Killed(BaseException):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Every stage, and every state of a stage, is written at once."""
+    """Every stage, and every state of a stage, is written at once; few curves are a stage."""
+    monkeypatch.setattr(many, "_TOGETHER", 250)
     monkeypatch.setattr(_journal, "_SECONDS", 0.0)
     monkeypatch.setattr(_journal, "_SHARE", np.inf)
 
@@ -71,6 +73,11 @@ def large(**options):
     return lm.fit(model, CURVE, start, jacobian=lm.jacobians.Products(), **options)
 
 
+def curves(**options):
+    y = np.sin(np.linspace(2.0, 2.5, 8)[:, None] * TIMES) + CURVE - np.sin(2.3 * TIMES)
+    return lm.fit_many(model, y, {"f": 2.2, "c": 0.0}, **options)
+
+
 def recovered(**options):
     return lm.recover(TABLE, lm.maps.LowRank(TABLE.shape, 4), **options)
 
@@ -90,6 +97,7 @@ def several(**options):
 CALLS = {
     "fit": fitted,
     "fit, many parameters": large,
+    "fit_many": curves,
     "recover": recovered,
     "solve_many": several,
     "RobustPCA": lambda **options: RobustPCA().fit(TABLE, **options),
@@ -102,7 +110,7 @@ def numbers(found):
     """All that was found, but the time it took."""
     if isinstance(found, list):
         return [numbers(each) for each in found]
-    if isinstance(found, (lm.Fit, lm.Recovery)):
+    if isinstance(found, (lm.Fit, lm.ManyFits, lm.Recovery)):
         return {
             field.name: numbers(getattr(found, field.name))
             for field in dataclasses.fields(found)
