@@ -29,6 +29,7 @@ from . import _recover_challenges, _recover_honesty, _recover_maps
 from ._recover_cases import row_of
 
 FIRST_SEED = 950_000
+KINDS = ("measurements", "tables", "tensors", "success map", "challenges")
 
 
 def _patched(owner: object, name: str, value: object) -> Callable[[], object]:
@@ -105,10 +106,12 @@ def judged(row: dict) -> tuple[bool, bool]:
     return sure and right, sure and error > bound
 
 
-def measured(name: str, seeds: int) -> dict[str, np.ndarray]:
+def measured(name: str, seeds: int, kinds: list[str]) -> dict[str, np.ndarray]:
     """Counts of right answers, of wrong claims, and seconds, for each kind."""
     found: dict[str, np.ndarray] = {}
     for kind, task in instances(seeds):
+        if kind not in kinds:
+            continue
         began = time.process_time()
         with VARIANTS[name]():
             (row,) = task()
@@ -121,16 +124,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="variants; all if none is named")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     chosen = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
     table = Table(title="right and called so / wrong claims / seconds of CPU, by kind of instance")
     table.add_column("without")
-    for kind in ("measurements", "tables", "tensors", "success map", "challenges"):
+    for kind in (kind for kind in KINDS if kind in chosen.kinds):
         table.add_column(kind)
     for name in chosen.names or VARIANTS:
-        found = measured(name, chosen.seeds)
+        found = measured(name, chosen.seeds, chosen.kinds)
         cells = [" / ".join(f"{n:.0f}" for n in counts) for counts in found.values()]
         print(name, cells, flush=True, file=sys.stderr)
         table.add_row(name, *cells)

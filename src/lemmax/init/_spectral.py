@@ -9,7 +9,7 @@ from .._checks import check_kind, check_whole
 from .._dtype import cast_floats, precision_context
 from .._terms import Tucker, decompose, leading_terms, nearest_tucker, outer_products
 from .._typing import Parameters
-from ..maps import AbstractMap, AbstractRankedMap, Square
+from ..maps import AbstractMap
 from ..points import DensePoint, KruskalPoint
 from ..problem import Composite
 from ._matrices import balanced_factors, project_low_rank, project_psd
@@ -74,7 +74,7 @@ def spectral(problem: Composite, *, seed: int = 0) -> Start:
 
 
 def _check_known(map: AbstractMap) -> None:
-    if not isinstance(map, (AbstractRankedMap, Square)):
+    if map.ranked is None and map.nearest(np.ones(map.shape or ())) is None:
         raise ValueError(
             f"No start from data alone is known for the map {type(map).__name__}: give x0, or "
             "try several of lemmax.init.random_starts."
@@ -86,12 +86,13 @@ def _fitted(
 ) -> tuple[Parameters | None, str]:
     """Parameters that fit most of the data, and how they were found; None if they were not."""
     fit = functools.partial(fit_robustly, observed, entrywise=observed.operator.entrywise)
-    if isinstance(map, Square):
-        found = fit(_project_nonnegative)
-        return found and _roots(found.array), "projected steps with trimmed residuals"
-    assert isinstance(map, AbstractRankedMap)
+    ranked = map.ranked
+    if ranked is None:
+        found = fit(functools.partial(_project_nearest, map))
+        x = found and map.nearest(_without_zeros(found.array))
+        return x, "projected steps with trimmed residuals"
     assert map.shape is not None
-    rank, symmetric = map.rank, bool(map.symmetric)
+    rank, symmetric = ranked.rank, bool(map.symmetric)
     if len(map.shape) == 2:
         if symmetric and is_quadratic(observed, map.shape[0], rng):
             spectrum = fit_quadratic(observed, rank)
@@ -100,7 +101,7 @@ def _fitted(
             found = fit(functools.partial(_project_matrix(symmetric), rank=rank))
             spectrum = found and found.parts
             note = "truncated spectral start, refined on trimmed residuals"
-        return spectrum and map.parameters(balanced_factors(spectrum, rank, rng)), note
+        return spectrum and ranked.parameters(balanced_factors(spectrum, rank, rng)), note
     if observed.is_complete_and_right():
         tucker = nearest_tucker(observed.values, rank, symmetric=symmetric)
         note = "higher-order SVD, simultaneous diagonalisation"
@@ -108,7 +109,7 @@ def _fitted(
         found = fit(functools.partial(_project_tensor, rank=rank, symmetric=symmetric))
         tucker = found and found.parts
         note = "higher-order SVD refined on trimmed residuals, then simultaneous diagonalisation"
-    return tucker and map.parameters(decompose(tucker, rank, rng, symmetric=symmetric)), note
+    return tucker and ranked.parameters(decompose(tucker, rank, rng, symmetric=symmetric)), note
 
 
 def _project_matrix(symmetric: bool) -> Callable[..., Projected]:
@@ -121,14 +122,14 @@ def _project_tensor(array: np.ndarray, rank: int, symmetric: bool) -> Projected:
     return Projected(dense, DensePoint(dense), tucker)
 
 
-def _project_nonnegative(array: np.ndarray) -> Projected:
-    entries = np.maximum(array, 0)
-    return Projected(entries, DensePoint(entries), None)
+def _project_nearest(map: AbstractMap, array: np.ndarray) -> Projected:
+    point = map(map.nearest(array))
+    return Projected(np.asarray(point.dense()), point, None)
 
 
-def _roots(entries: np.ndarray) -> np.ndarray:
+def _without_zeros(entries: np.ndarray) -> np.ndarray:
     """Positive everywhere: where x is 0, the Jacobian is, too."""
-    return np.sqrt(np.maximum(entries, _SMALL_ENTRY * np.max(entries)))
+    return np.maximum(entries, _SMALL_ENTRY * np.max(entries))
 
 
 def _random_of_right_size(observed: Observations, map: AbstractMap, seed: int) -> Parameters:
@@ -150,16 +151,17 @@ def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator
     core = outer_products(tuple(q.T @ f for q, f in zip(bases, factors, strict=True)))
     if not np.any(core):
         raise ValueError("The data are zero: there is no direction to start in. Give x0.")
-    assert isinstance(map, AbstractRankedMap)
+    ranked = map.ranked
+    assert ranked is not None
     if core.ndim == 2:
-        spectrum = _project_matrix(bool(map.symmetric))(core, map.rank, noisy=False).parts
+        spectrum = _project_matrix(bool(map.symmetric))(core, ranked.rank, noisy=False).parts
         if spectrum.values[0] <= _ROUNDING * np.linalg.norm(core):
             raise ValueError(
                 "The data are negative semidefinite: no X X' but zero is near them. Give x0."
             )
         left, right = bases[0] @ spectrum.left, bases[1] @ spectrum.right
-        found = balanced_factors(spectrum._replace(left=left, right=right), map.rank, rng)
+        found = balanced_factors(spectrum._replace(left=left, right=right), ranked.rank, rng)
     else:
-        found = leading_terms(Tucker(core, bases), map.rank, rng, symmetric=bool(map.symmetric))
-    x0 = cast_floats(map.parameters(found), data.factors[0].dtype)
+        found = leading_terms(Tucker(core, bases), ranked.rank, rng, symmetric=bool(map.symmetric))
+    x0 = cast_floats(ranked.parameters(found), data.factors[0].dtype)
     return Start(x0, 1, "decomposition of the core of factored data")

@@ -3,6 +3,7 @@
 import abc
 import functools
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -71,9 +72,14 @@ class AbstractMap(eqx.Module):
         return None
 
     @property
-    def parametric(self) -> bool:
-        """Whether the parameters are what is asked for, rather than the point."""
-        return False
+    def model(self) -> Callable[[Parameters], PyTree] | None:
+        """The user's own function, whose parameters are what is asked for; None for other maps."""
+        return None
+
+    @property
+    def ranked(self) -> "AbstractRankedMap | None":
+        """The map itself, if its points are sums of terms whose number may be changed."""
+        return None
 
     @property
     @abc.abstractmethod
@@ -149,6 +155,10 @@ class AbstractMap(eqx.Module):
 
         A map that is composed of others asks those.
         """
+        return None
+
+    def nearest(self, array: np.ndarray) -> Parameters | None:
+        """Parameters of the point nearest to an array; None if no formula is known."""
         return None
 
     def check_parameters(self, x: Any) -> None:

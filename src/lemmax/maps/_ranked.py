@@ -21,6 +21,11 @@ class AbstractRankedMap(AbstractMap):
 
     rank: eqx.AbstractVar[int]
 
+    @property
+    def ranked(self) -> "AbstractRankedMap":
+        """The map itself."""
+        return self
+
     @abc.abstractmethod
     def __call__(self, x: Parameters) -> KruskalPoint:
         """The point, kept factored."""

@@ -58,9 +58,9 @@ class FromFunction(AbstractMap):
             )
 
     @property
-    def parametric(self) -> bool:
-        """It is a model of one's own."""
-        return True
+    def model(self) -> Callable[[Parameters], PyTree]:
+        """The function."""
+        return self.function
 
     @property
     def shape(self) -> None:

@@ -52,6 +52,10 @@ class Square(AbstractMap):
         """The entries of the vector, largest first."""
         return np.sort(np.asarray(x, np.float64) ** 2)[::-1]
 
+    def nearest(self, array: np.ndarray) -> np.ndarray:
+        """Roots of the nonnegative part."""
+        return np.sqrt(np.maximum(array, 0))
+
     def __call__(self, x: Float[AnyArray, " dim"]) -> DensePoint:
         """Square every entry."""
         return DensePoint(x * x)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import convincing_observations
 from ._kept_aside import Predictions
@@ -271,6 +271,6 @@ def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:
     Two points that each fit all but p m of the observations agree in m (1 - 2 p) of them, and
     their difference has twice the rank.
     """
-    if isinstance(map, AbstractRankedMap):
-        freedom = map.with_rank(2 * map.rank).degrees_of_freedom
+    if map.ranked is not None:
+        freedom = map.ranked.with_rank(2 * map.ranked.rank).degrees_of_freedom
     return int(np.ceil(freedom / (1 - 2 * wrong if wrong < constants.HALF else 1)))

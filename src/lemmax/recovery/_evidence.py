@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from .._programs import compiled
 from .._typing import Parameters
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractMap
 from ..methods._measured import measured_jacobian
 from ..problem import Composite
 from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
@@ -36,7 +36,7 @@ def _seen(facts: Facts, fitted: Fitted) -> Fit:
     """Through its residuals, and what they say of its tangents."""
     problem, map, x = facts.problem, fitted.map, fitted.x
     lines = left = None
-    if isinstance(map, AbstractRankedMap):
+    if map.ranked is not None:
         if facts.entrywise:
             left = functools.partial(left_over, problem, fitted.residual, facts.known)
         else:
@@ -51,7 +51,7 @@ def _seen(facts: Facts, fitted: Fitted) -> Fit:
         if terms is not None:
             return tangent_of_entries(problem, *terms, used, fitted.freedom)
         if facts.has_small_jacobian(x):
-            known = fitted.freedom if isinstance(map, AbstractRankedMap) else None
+            known = None if map.ranked is None else fitted.freedom
             matrix = _derivative(problem, facts.on_device(x))
             return tangent_of_matrix(map, x, matrix, used, known)
         measured = (fitted.residual + facts.data)[used]
@@ -61,9 +61,9 @@ def _seen(facts: Facts, fitted: Fitted) -> Fit:
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:
-    if not isinstance(map, AbstractRankedMap):
+    if map.ranked is None:
         return float(map(jax.tree.map(jax.numpy.asarray, x)).norm())
-    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
+    factors = [np.asarray(factor, np.float64) for factor in map.ranked(x).factors]
     return math.sqrt(max(float(np.sum(math.prod(f.T @ f for f in factors))), 0.0))
 
 

@@ -40,15 +40,15 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
 
     A tensor may be exact as a matrix, whose rank and wrong entries are found more surely.
     """
-    map = problem.map
-    assert isinstance(map, AbstractRankedMap)
+    map = problem.map.ranked
+    assert map is not None
     assert map.shape is not None
     if math.prod(map.shape) > max(problem.data.size, constants.LARGE):
         return
     array, weights = _as_array(problem, map.shape)
     kinds = (_semidefinite,) if len(map.shape) == 2 else (_unfolded, _tensor)
     for kind in kinds:
-        found = kind(problem, array, weights, seed, watch)
+        found = kind(problem, map, array, weights, seed, watch)
         if found is None:
             continue
         nothing = not any(np.any(factor) for factor in jax.tree.leaves(found.x))
@@ -70,11 +70,15 @@ def _table(
 
 
 def _semidefinite(
-    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
+    problem: Composite,
+    map: AbstractRankedMap,
+    array: np.ndarray,
+    weights: np.ndarray,
+    seed: int,
+    watch: Watch,
 ) -> FactorStart:
     """What is symmetric and positive of a low-rank table."""
-    assert isinstance(problem.map, AbstractRankedMap)
-    found = _table(problem, array, weights, problem.map.rank, seed, watch)
+    found = _table(problem, array, weights, map.rank, seed, watch)
     rank, (left, right) = found.map.rank, found.x
     spectrum = project_psd(left @ right.T, rank, noisy=False).parts
     x = spectrum.left * np.sqrt(spectrum.values)
@@ -82,13 +86,17 @@ def _semidefinite(
 
 
 def _unfolded(
-    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
+    problem: Composite,
+    map: AbstractRankedMap,
+    array: np.ndarray,
+    weights: np.ndarray,
+    seed: int,
+    watch: Watch,
 ) -> FactorStart | None:
     """The terms of a tensor that is exact as the squarest of its matrices; None if none is."""
-    assert isinstance(problem.map, AbstractRankedMap)
     rows, columns = _balanced_modes(array.shape)
     order, sides = (*rows, *columns), (_size(array.shape, rows), _size(array.shape, columns))
-    bound = _most_terms(sides, problem.map.rank, int(np.sum(weights > 0)))
+    bound = _most_terms(sides, map.rank, int(np.sum(weights > 0)))
     if not bound:
         return None
 
@@ -113,10 +121,10 @@ def _unfolded(
     def folded(each: np.ndarray) -> np.ndarray:
         return np.transpose(each.reshape([array.shape[mode] for mode in order]), np.argsort(order))
 
-    tucker = _core(folded(matrix), folded(lost), problem.map, found.map.rank, seed)
+    tucker = _core(folded(matrix), folded(lost), map, found.map.rank, seed)
     if tucker is None:
         return None
-    x = _terms(tucker, problem.map, found.map.rank, seed)
+    x = _terms(tucker, map, found.map.rank, seed)
     return FactorStart(x, found.map.rank, found.steps, found.interrupted)
 
 
@@ -145,19 +153,23 @@ def _core(
 
 
 def _tensor(
-    problem: Composite, array: np.ndarray, weights: np.ndarray, seed: int, watch: Watch
+    problem: Composite,
+    map: AbstractRankedMap,
+    array: np.ndarray,
+    weights: np.ndarray,
+    seed: int,
+    watch: Watch,
 ) -> FactorStart:
-    assert isinstance(problem.map, AbstractRankedMap)
     found = fit_tensor(
         array,
         weights,
-        Options(most=problem.map.rank, robust=problem.loss.robust, seed=seed),
+        Options(most=map.rank, robust=problem.loss.robust, seed=seed),
         callback=lambda stage, sweep, noise: watch("factor model", sweep, noise),
     )
     x: Parameters = found.factors
-    if problem.map.symmetric:
+    if map.symmetric:
         tucker = nearest_tucker(found.values(), found.rank, symmetric=True)
-        x = _terms(tucker, problem.map, found.rank, seed)
+        x = _terms(tucker, map, found.rank, seed)
     return FactorStart(x, found.rank, found.sweeps, found.interrupted)
 
 

@@ -17,7 +17,7 @@ from .._programs import compiled
 from .._typing import Parameters
 from ..init import random_starts
 from ..losses import AbstractLoss
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractMap
 from ..problem import Composite
 from ..status import Stopped
 from . import _constants as constants
@@ -32,7 +32,7 @@ class Facts:
     def __init__(self, problem: Composite, watch: Watch):
         self.problem, self.watch = problem, watch
         self.map, self.operator = problem.map, problem.operator
-        self.ranked = problem.map if isinstance(problem.map, AbstractRankedMap) else None
+        self.ranked = problem.map.ranked
         self.robust, self.entrywise = problem.loss.robust, problem.operator.entrywise
         self.data = np.asarray(problem.data, np.float64)
         self.weights = weights_of(problem)

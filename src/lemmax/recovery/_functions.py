@@ -12,7 +12,7 @@ from .._typing import Parameters
 from ..fit import Fit, FitStatus, fit
 from ..fit.api import STARTS
 from ..losses import SquaredL2
-from ..maps import FromFunction
+from ..maps import AbstractMap
 from ..problem import Composite
 from ._facts import weights_of
 from ._objections import Objection
@@ -38,7 +38,7 @@ def recover_function(
 ) -> Recovery:
     """The parameters of a function from observations of what it returns."""
     map, operator, robust = problem.map, problem.operator, problem.loss.robust
-    assert isinstance(map, FromFunction)
+    assert map.model is not None
     with precision_context(problem, x0):
         problem.check_start(jax.tree.map(to_device, x0))
 
@@ -49,7 +49,7 @@ def recover_function(
     y = np.where(weights > 0, np.asarray(problem.data, np.float64), np.nan)
     fitted = fit(
         # The function itself is compiled once for all calls.
-        map.function if operator.entrywise and operator.point_shape is None else observed,
+        map.model if operator.entrywise and operator.point_shape is None else observed,
         y,
         x0,
         loss=None if robust else SquaredL2(),
@@ -71,7 +71,7 @@ def _sigma(weights: np.ndarray, robust: bool) -> np.ndarray | None:
     return 1 / np.where(positive, roots, 1)
 
 
-def _as_recovery(map: FromFunction, fitted: Fit) -> Recovery:
+def _as_recovery(map: AbstractMap, fitted: Fit) -> Recovery:
     status = _STATUSES[fitted.status]
     with x64_context():
         point = jax.tree.map(np.asarray, map(jax.tree.map(jax.numpy.asarray, fitted.x)))
@@ -104,10 +104,10 @@ def _objection(said: str) -> Objection:
     return Objection(said.replace("{", "{{").replace("}", "}}"))
 
 
-def _point_error(map: FromFunction, fitted: Fit) -> float:
+def _point_error(map: AbstractMap, fitted: Fit) -> float:
     """The norm of the error of the point that the errors of the parameters make."""
     if not np.all(np.isfinite(np.diag(fitted.covariance))):
         return float("inf")
     flat, unravel = ravel_pytree(fitted.x)
-    jacobian = np.asarray(jax.jacfwd(lambda v: ravel_pytree(map.function(unravel(v)))[0])(flat))
+    jacobian = np.asarray(jax.jacfwd(lambda v: ravel_pytree(map(unravel(v)).dense())[0])(flat))
     return float(np.sqrt(np.sum((jacobian @ fitted.covariance) * jacobian)))

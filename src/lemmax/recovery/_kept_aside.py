@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..maps import AbstractRankedMap
 from ..problem import Composite
 from . import _constants as constants
 from ._facts import Facts, weights_of, without
@@ -52,7 +51,7 @@ def predictions(
 def spread(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
     """What is to be expected of predictions, in units of the noise."""
     shown = fitted.used & ~hidden
-    if facts.entrywise and isinstance(fitted.map, AbstractRankedMap):
-        return spread_of_entries(facts.problem, fitted.map, fitted.x, shown, hidden)
+    if facts.entrywise and fitted.map.ranked is not None:
+        return spread_of_entries(facts.problem, fitted.map.ranked, fitted.x, shown, hidden)
     left = max(float(shown.sum()) - fitted.freedom, 1.0)
     return np.full(hidden.shape, np.sqrt(1 + constants.VARIANCE * fitted.freedom / left))

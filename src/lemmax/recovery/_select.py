@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Parameters
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import Facts, convincing_observations
 
@@ -30,7 +30,7 @@ class Fitted(NamedTuple):
     @property
     def rank(self) -> int | None:
         """The number of its terms."""
-        return self.map.rank if isinstance(self.map, AbstractRankedMap) else None
+        return None if self.map.ranked is None else self.map.ranked.rank
 
 
 def judged(

@@ -28,19 +28,25 @@ class TableFit(NamedTuple):
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     """A table or a list of entries as the factor model has it, without location and effects."""
-    map = problem.map
-    assert isinstance(map, LowRank)
+    dims = problem.map.shape
+    assert problem.map.ranked is not None
+    assert dims is not None
+    assert len(dims) == 2
     options = Options(
-        most=map.rank, robust=problem.loss.robust, common=True, centred=False, seed=seed
+        most=problem.map.ranked.rank,
+        robust=problem.loss.robust,
+        common=True,
+        centred=False,
+        seed=seed,
     )
-    found = _factors(problem, map.dims, options, watch)
+    found = _factors(problem, dims, options, watch)
     if found.rank and not (found.exact or found.interrupted):
         # Surplus components are shrunk, and no harm to the point; but its rank is asked for, too.
         rank = _best_rank(problem, found)
         if rank < found.rank:
-            again = _factors(problem, map.dims, options._replace(components=rank), watch)
+            again = _factors(problem, dims, options._replace(components=rank), watch)
             found = found if again.interrupted else again
-    kept = LowRank(map.dims, max(1, found.rank))
+    kept = LowRank(dims, max(1, found.rank))
     x = found.balanced(kept.rank)
     residual = _residual(problem, x)
     return TableFit(kept, x, residual, found.sweeps, found.exact, found.interrupted)

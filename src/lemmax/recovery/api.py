@@ -16,7 +16,7 @@ from .._programs import forget_programs_if_many
 from .._threads import one_thread_of_lapack
 from .._typing import Parameters
 from ..losses import L1, AbstractLoss
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractMap
 from ..operators import AbstractOperator
 from ..points import AbstractPoint
 from ..problem import Composite
@@ -107,12 +107,12 @@ def recover(
     check_kind("loss", loss, AbstractLoss, "one of lemmax's (an instance of AbstractLoss)")
     if operator is None:
         data, loss = _without_missing(data, loss)
-    if isinstance(map, AbstractRankedMap) and x0 is None:
-        map = map.with_rank(map.largest_rank)
+    if map.ranked is not None and x0 is None:
+        map = map.ranked.with_rank(map.ranked.largest_rank)
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
     # A quantile is not where right data lie: it keeps its loss.
-    if map.parametric and loss.symmetric:
+    if map.model is not None and loss.symmetric:
         assert x0 is not None
         with journal(checkpoint, "recover", problem, x0, restarts):
             return recover_function(problem, x0, restarts, max_seconds, callback, progress)
@@ -197,7 +197,7 @@ def _as_recovery(
     outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
     count = int(known.sum())
     wrong = len(outliers[0]) / count
-    bound = problem.map.rank if isinstance(problem.map, AbstractRankedMap) else None
+    bound = None if problem.map.ranked is None else problem.map.ranked.rank
     held = certificate.holds
     needed = needed_observations(answer.map if held else problem.map, certificate.freedom, wrong)
     return Recovery(
@@ -236,8 +236,10 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
 
 
 def _rank(answer: Answer) -> int | None:
-    if isinstance(answer.map, AbstractRankedMap):
-        return answer.map.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
+    if answer.map.ranked is not None:
+        return (
+            answer.map.ranked.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
+        )
     sizes = answer.map.term_sizes(answer.x)
     if sizes is None:
         return None

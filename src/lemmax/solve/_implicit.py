@@ -26,7 +26,6 @@ from .._linalg import one_by_one
 from .._tree import is_traced, tree_norm
 from ..gradients import Implicit
 from ..losses import AbstractLoss
-from ..maps import FromFunction
 from ..points import AbstractPoint, DensePoint
 from ..problem import Composite
 from ..status import Status
@@ -68,11 +67,12 @@ _REASONS = (
 
 def opened(problem: Composite, x0: PyTree) -> Composite:
     """The problem with traced arrays that a user's function closes over among its own."""
-    if not isinstance(problem.map, FromFunction) or not _closes_over(problem.map.function):
+    model = problem.map.model
+    if model is None or not _closes_over(model):
         return problem
-    function, arrays = jax.closure_convert(problem.map.function, jax.tree.map(jnp.asarray, x0))
+    function, arrays = jax.closure_convert(model, jax.tree.map(jnp.asarray, x0))
     made = jax.tree_util.Partial(lambda arrays, x: function(x, *arrays), arrays)
-    return eqx.tree_at(lambda p: p.map.function, problem, made)
+    return eqx.tree_at(lambda p: p.map.model, problem, made)
 
 
 def _closes_over(function: Any, depth: int = 4) -> bool:
