@@ -25,8 +25,8 @@ from .api import fit
 from .result import Fit, as_outputs
 from .status import FitStatus
 
-# Numbers in the Jacobians of the lanes that are fitted together. (Of 150,000 curves 1 << 25 takes 1.3
-# times as long and gives the same; a group is what a killed process loses.)
+# Numbers in the Jacobians of the lanes that are fitted together. (For 150,000 curves 1 << 25 takes
+# 1.3 times as long and gives the same; a group is what a killed process loses.)
 _TOGETHER = 1 << 22
 
 
