@@ -4,12 +4,13 @@
 
 Each entry is run once undisturbed. Then it is started, killed at a random moment, started again
 with the same folder, killed again, and let come to its end. What it ends with must be equal to the
-last bit. After every kill all files must be whole. A call that tells its progress must go on where
-it was, but for a chunk.
+last bit. After every kill all files must be whole. What is lost is the processor's time of all
+these processes, less that of the undisturbed one and that of starting so many more.
 """
 
 import argparse
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -19,25 +20,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Progress that may be lost: a second of work, and what writing adds on a busy machine.
-CHUNK_SECONDS = 2.5
-STEPS = 25
+# What a kill may cost: a second of work on two cores, and how much starting a process varies.
+MOST_SECONDS = 2.5
 
 
 def solve(folder: str, out: pathlib.Path) -> None:
-    """A run of some seconds with a schedule, which must go on where it was."""
+    """Several seconds with a schedule, which must go on where it was."""
     import lemmax as lm
     from lemmax.experiments.instances import psd_sensing
 
     instance = psd_sensing(0, dim=30, rank=5, true_rank=3, measurements=2000, outliers=0.2)
     result = lm.solve(
         instance.problem,
-        lm.methods.lmm(lm.steps.Geometric(0.3, 0.999), lm.damping.Geometric(1.0, 0.999)),
+        lm.methods.lmm(lm.steps.Geometric(0.3, 0.9999), lm.damping.Geometric(1.0, 0.9999)),
         instance.x0,
-        max_steps=1500,
+        max_steps=20_000,
         tol=0.0,
-        every=STEPS,
-        callback=lambda snapshot: tell(snapshot.step, snapshot.value),
+        every=25,
         checkpoint=folder,
     )
     np.save(out / "x.npy", result.last_x)
@@ -48,21 +47,25 @@ def recover(folder: str, out: pathlib.Path) -> None:
     """A table of some seconds."""
     import lemmax as lm
 
-    found = lm.recover(
-        table(),
-        lm.maps.LowRank((3000, 200), 8),
-        callback=lambda stage, step, value: tell(step, value),
-        checkpoint=folder,
-    )
+    found = lm.recover(table(), lm.maps.LowRank((3000, 200), 8), checkpoint=folder)
     np.save(out / "residual.npy", found.residual)
     for k, factor in enumerate(found.x):
         np.save(out / f"factor{k}.npy", factor)
     (out / "status.txt").write_text(f"{found.status.name} {found.noise!r} {found.steps}")
 
 
-def tell(step: int, value: float) -> None:
-    """Say how far it is, for who counts what is lost: steps of a search may begin anew."""
-    print(f"{step}:{value!r}", time.perf_counter(), flush=True)
+def fit_many(folder: str, out: pathlib.Path) -> None:
+    """A few hundred thousand curves."""
+    import jax.numpy as jnp
+
+    import lemmax as lm
+
+    rng, t = np.random.default_rng(0), np.linspace(0.0, 3.0, 60)
+    y = np.exp(-rng.uniform(0.5, 2.0, (400_000, 1)) * t) + 0.01 * rng.standard_normal((400_000, 60))
+    y[::3, 7] = 5.0
+    fits = lm.fit_many(lambda x: x[0] * jnp.exp(-x[1] * t), y, [1.0, 1.0], checkpoint=folder)
+    np.save(out / "x.npy", fits.x)
+    np.save(out / "codes.npy", fits.codes)
 
 
 def table() -> np.ndarray:
@@ -85,7 +88,11 @@ def ratings() -> str:
     return "\n".join(["user,item,rating", *lines])
 
 
-CALLS: dict[str, Callable[[str, pathlib.Path], None]] = {"solve": solve, "recover": recover}
+CALLS: dict[str, Callable[[str, pathlib.Path], None]] = {
+    "solve": solve,
+    "recover": recover,
+    "fit_many": fit_many,
+}
 ENTRIES = (*CALLS, "pca", "complete", "reproduce")
 
 
@@ -125,83 +132,70 @@ def leftovers(*folders: pathlib.Path) -> list[str]:
     return [str(p) for folder in folders for p in folder.rglob("*partial*")]
 
 
-Told = list[tuple[str, float]]
-
-
-def progress(said: str) -> Told:
-    """Places and times that a run has told; the last line may be cut."""
-    lines = (line.split() for line in said.splitlines()[:-1])
-    return [(line[0], float(line[1])) for line in lines if len(line) == 2]
-
-
-def lost(calm: Told, before: Told, after: Told) -> tuple[int, float]:
-    """Places and seconds of the undisturbed run that a kill has cost."""
-    if not before or not after:
-        return 0, 0.0
-    order = {place: (k, moment) for k, (place, moment) in enumerate(calm)}
-    there, moment = order[before[-1][0]]
-    again, earlier = order[after[0][0]]
-    return max(0, there - again), max(0.0, moment - earlier)
+def seconds_of(arguments: list[str], limit: float | None = None) -> tuple[int | None, str, float]:
+    """Exit code (None if killed), complaints and the processor's seconds of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        _, errors = run.communicate(timeout=limit)
+        code = run.returncode
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGKILL)
+        _, errors = run.communicate()
+        code = None
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return code, errors, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def check(name: str, count: int, rng: np.random.Generator, root: pathlib.Path) -> int:
     """Kill an entry so often; how many times something was wrong."""
     calm = root / f"{name}-calm"
     calm.mkdir()
+    undisturbed = command(name, root, root / f"{name}-calm-kept", calm)
     began = time.perf_counter()
-    first = subprocess.run(
-        command(name, root, root / f"{name}-calm-kept", calm), capture_output=True, text=True
-    )
+    code, errors, work = seconds_of(undisturbed)
     whole = time.perf_counter() - began
-    wanted, timeline = answer(calm), progress(first.stdout) if name in CALLS else []
-    if first.returncode not in (0, 1) or not wanted:
-        print(f"{name}: it does not run: {first.stderr[-500:]}")
+    wanted = answer(calm)
+    if code not in (0, 1) or not wanted:
+        print(f"{name}: it does not run: {errors[-500:]}")
         return 1
-    kills, failures, rounds, most_steps, most_seconds = 0, 0, 0, 0, 0.0
+    *_, starting = seconds_of(undisturbed)  # all there is to do is done
+    kills, failures, rounds, most = 0, 0, 0, 0.0
     while kills < count:
         rounds += 1
         place = root / f"{name}-{rounds}"
         folder, out = place / "kept", place / "out"
         out.mkdir(parents=True)
-        told: Told = []
+        spent, killed, ended = 0.0, 0, None
         for attempt in range(3):
-            run = subprocess.Popen(
-                command(name, root, folder, out),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
             limit = None if attempt == 2 or kills == count else rng.uniform(0.15, 1.0) * whole
-            try:
-                said, errors = run.communicate(timeout=limit)
-                ended = True
-            except subprocess.TimeoutExpired:
-                run.send_signal(signal.SIGKILL)
-                said, errors = run.communicate()
-                kills, ended = kills + 1, False
-            now = progress(said) if name in CALLS else []
-            steps, seconds = lost(timeline, told, now)
-            told = now or told
-            if steps > 1 and seconds > CHUNK_SECONDS:
-                failures += 1
-                print(f"{name}: {steps} chunks and {seconds:.1f} s were lost")
-            most_steps, most_seconds = max(most_steps, steps), max(most_seconds, seconds)
+            ended, errors, seconds = seconds_of(command(name, root, folder, out), limit)
+            spent += seconds
             for sentence in broken(folder) if folder.exists() else []:
                 failures += 1
                 print(f"{name}: {sentence}")
-            if ended:
+            if ended is not None:
                 break
-        if run.returncode != first.returncode:
+            kills, killed = kills + 1, killed + 1
+        lost = (spent - work) / max(killed, 1) - starting
+        most = max(most, lost)
+        if lost > MOST_SECONDS:
             failures += 1
-            print(f"{name}: it ends with {run.returncode}: {errors[-300:]}")
+            print(f"{name}: {lost:.1f} s were lost in each of {killed} kills")
+        if ended != code:
+            failures += 1
+            print(f"{name}: it ends with {ended}: {errors[-300:]}")
         elif answer(out) != wanted:
             failures += 1
             print(f"{name}: another answer")
         if left := leftovers(place):
             failures += 1
             print(f"{name}: left behind: {left}")
-    cost = f"; at most {most_steps} chunks, {most_seconds:.1f} s lost" if name in CALLS else ""
-    print(f"{name}: {kills} kills, {whole:.1f} s without{cost}; {failures} failures", flush=True)
+    print(
+        f"{name}: {kills} kills, {work:.1f} s without, {starting:.1f} s to start; "
+        f"at most {most:.1f} s lost in a kill; {failures} failures",
+        flush=True,
+    )
     return failures
 
 

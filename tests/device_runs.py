@@ -1,6 +1,6 @@
 """Measurements spread over devices or processes: run by test_devices.py in processes of their own.
 
-python -m tests.device_runs devices
+python -m tests.device_runs devices COUNT
 python -m tests.device_runs process RANK COUNT PORT FOLDER
 python -m tests.device_runs long RANK COUNT PORT FOLDER
 """
@@ -12,9 +12,10 @@ import sys
 import time
 
 if __name__ == "__main__":  # JAX reads it when it is imported
+    count = sys.argv[2] if sys.argv[1] == "devices" else "1"
     os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count="
-        + ("4" if sys.argv[1] == "devices" else "1")
+        os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+        f" --xla_force_host_platform_device_count={count}"
     )
 
 import jax
@@ -85,18 +86,16 @@ def programs(own):
     return [each.compiled.as_text() for each in (single, several)]
 
 
-def devices():
+def devices(count):
+    assert jax.device_count() == count
     told = {}
     for name in CASES:
         _, alone = answers(problem(name))
-        for count in (2, 4):
-            own = problem(name, jax.devices()[:count])
-            status, found = answers(own)
-            difference = max(np.abs(a - b).max() for a, b in zip(alone, found, strict=True))
-            entry = {"status": status, "difference": float(difference)}
-            if count == 2:
-                entry["sent"] = [sent(text) for text in programs(own)]
-            told[f"{name} {count}"] = entry
+        own = problem(name, jax.devices())
+        status, found = answers(own)
+        difference = max(np.abs(a - b).max() for a, b in zip(alone, found, strict=True))
+        collectives = [sent(text) for text in programs(own)]
+        told[name] = {"status": status, "difference": float(difference), "sent": collectives}
     print(json.dumps(told))
 
 
@@ -151,7 +150,7 @@ if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     if what == "devices":
         assert jnp.zeros(1).dtype == "float64"
-        devices()
+        devices(int(arguments[0]))
     else:
         run = {"process": process, "long": long}[what]
         run(*map(int, arguments[:3]), arguments[3])

@@ -6,18 +6,19 @@ import pytest
 import lemmax as lm
 from lemmax.experiments.instances import low_rank_sensing, psd_sensing
 
+DIM = 60
 SETTINGS = [(2, 1.0), (2, 100.0), (5, 1.0), (5, 100.0)]
 
 
 def psd(rank, condition, loss):
     return psd_sensing(
-        7, dim=100, rank=rank, measurements=200 * rank, condition=condition, loss=loss
+        7, dim=DIM, rank=rank, measurements=2 * DIM * rank, condition=condition, loss=loss
     )
 
 
 def asymmetric(rank, condition, loss):
     return low_rank_sensing(
-        7, shape=(100, 100), rank=rank, measurements=400 * rank, condition=condition, loss=loss
+        7, shape=(DIM, DIM), rank=rank, measurements=4 * DIM * rank, condition=condition, loss=loss
     )
 
 

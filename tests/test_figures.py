@@ -30,8 +30,8 @@ BORNE_OUT = {
 }
 
 
-# Half a minute to a minute each; the others are of the same kinds.
-SLOW = ("fig3", "fig4", "fig6", "fig8")
+# A quarter of a minute to a minute each; the others are of the same kinds.
+SLOW = ("fig3", "fig4", "fig6", "fig8", "cg")
 
 
 @pytest.mark.parametrize(

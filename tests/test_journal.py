@@ -13,6 +13,7 @@ import lemmax as lm
 from lemmax import _journal
 from lemmax._journal import begun, journal
 from lemmax.estimators import CPDecomposition, MatrixCompletion, RobustPCA
+from lemmax.fit import many
 from tests.commands import refusal_of, run
 
 RNG = np.random.default_rng(0)
@@ -34,7 +35,8 @@ class Killed(BaseException):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Every stage, and every state of a stage, is written at once."""
+    """Every stage, and every state of a stage, is written at once; few curves are a stage."""
+    monkeypatch.setattr(many, "_TOGETHER", 250)
     monkeypatch.setattr(_journal, "_SECONDS", 0.0)
     monkeypatch.setattr(_journal, "_SHARE", np.inf)
 
@@ -71,6 +73,11 @@ def large(**options):
     return lm.fit(model, CURVE, start, jacobian=lm.jacobians.Products(), **options)
 
 
+def curves(**options):
+    y = np.sin(np.linspace(2.0, 2.5, 8)[:, None] * TIMES) + CURVE - np.sin(2.3 * TIMES)
+    return lm.fit_many(model, y, {"f": 2.2, "c": 0.0}, **options)
+
+
 def recovered(**options):
     return lm.recover(TABLE, lm.maps.LowRank(TABLE.shape, 4), **options)
 
@@ -90,6 +97,7 @@ def several(**options):
 CALLS = {
     "fit": fitted,
     "fit, many parameters": large,
+    "fit_many": curves,
     "recover": recovered,
     "solve_many": several,
     "RobustPCA": lambda **options: RobustPCA().fit(TABLE, **options),
@@ -102,7 +110,7 @@ def numbers(found):
     """All that was found, but the time it took."""
     if isinstance(found, list):
         return [numbers(each) for each in found]
-    if isinstance(found, (lm.Fit, lm.Recovery)):
+    if isinstance(found, (lm.Fit, lm.ManyFits, lm.Recovery)):
         return {
             field.name: numbers(getattr(found, field.name))
             for field in dataclasses.fields(found)
@@ -195,25 +203,31 @@ def test_short_searches_write_nothing_but_who_they_are(tmp_path):
     assert set(json.loads(only.read_text())) == {"what", "lemmax", "digest"}
 
 
-def test_commands_go_on(tmp_path, impatient):
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pca table.npy",
+        "fit curve.csv",
+        pytest.param("complete table.npy", marks=pytest.mark.slow),
+        pytest.param("cp tensor.npy", marks=pytest.mark.slow),
+    ],
+)
+def test_commands_go_on(command, tmp_path, impatient):
     np.save(tmp_path / "table.npy", TABLE)
     np.save(tmp_path / "tensor.npy", TENSOR)
     rows = [f"{t},{y}" for t, y in zip(TIMES, CURVE, strict=True)]
     (tmp_path / "curve.csv").write_text("\n".join(["t,y", *rows]))
+    (tmp_path / "other.csv").write_text("\n".join(["t,y", *rows[1:]]))
+    name, file = command.split()
     formula = ["--model", "y = sin(f*t) + c", "--start", "f=1,c=0"]
-    for command, file, *options in (
-        ["pca", "table.npy"],
-        ["complete", "table.npy"],
-        ["cp", "tensor.npy"],
-        ["fit", "curve.csv", *formula],
-    ):
-        arguments = [command, tmp_path / file, "--out", tmp_path / command, *options]
-        texts = []
-        for _ in range(2):
-            done = run(*arguments, "--checkpoint", tmp_path / f"{command}-kept")
-            assert done.exit_code in (0, 1), done.output
-            texts.append({p.name: p.read_bytes() for p in (tmp_path / command).glob("*.csv")})
-        assert texts[0] == texts[1]
-        assert list((tmp_path / f"{command}-kept").glob("ended-*"))
-    said = refusal_of(*arguments, "--checkpoint", tmp_path / "pca-kept")
+    options = ["--out", tmp_path / "out", "--checkpoint", tmp_path / "kept"]
+    arguments = [name, tmp_path / file, *options, *(formula if name == "fit" else [])]
+    texts = []
+    for _ in range(2):
+        done = run(*arguments)
+        assert done.exit_code in (0, 1), done.output
+        texts.append({p.name: p.read_bytes() for p in (tmp_path / "out").glob("*.csv")})
+    assert texts[0] == texts[1]
+    assert list((tmp_path / "kept").glob("ended-*"))
+    said = refusal_of("fit", tmp_path / "other.csv", *options, *formula)
     assert "is the checkpoint of another run" in said

@@ -271,6 +271,18 @@ def test_fits(tmp_path):
         alone.predict()
 
 
+def test_fits_to_many_curves(tmp_path):
+    t = np.linspace(0, 1, 20)
+    y = np.exp(-np.array([[1.0], [2.0]]) * t) + 0.01 * np.cos(9 * t)
+    fits = lm.fit_many(lambda x: x["a"] * jnp.exp(-x["b"] * t), y, {"a": 1.0, "b": 1.0})
+    fits.save(tmp_path / "m.safetensors")
+    again = lm.load(tmp_path / "m.safetensors")
+    names = [f.name for f in dataclasses.fields(lm.ManyFits) if f.name != "task"]
+    same([getattr(again, name) for name in names], [getattr(fits, name) for name in names])
+    with pytest.raises(ValueError, match="Model and data are not saved"):
+        again.one(0)
+
+
 def test_models(path, model):
     same(lm.load(path).components_, model.components_)
 

@@ -1,8 +1,5 @@
 """The loop as a user meets it: traces, callbacks, interruption, batches, compilations."""
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from _thread import interrupt_main
@@ -284,31 +281,3 @@ def test_measurements_are_read_exactly_twice_per_iteration(method):
     x0 = jax.tree.map(jnp.asarray, instance.x0)
     program = jax.jit(move).lower(instance.problem, x0).compile()
     assert 1.9 * stored < program.cost_analysis()["bytes accessed"] < 2.2 * stored
-
-
-SHARDED = """
-import jax, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-import lemmax as lm
-from lemmax.experiments.instances import psd_sensing
-jax.config.update("jax_enable_x64", True)
-assert len(jax.devices()) == 2
-instance = psd_sensing(0, dim=12, rank=3, measurements=150)
-rows = NamedSharding(Mesh(np.array(jax.devices()), ("rows",)), PartitionSpec("rows"))
-operator = lm.operators.SymmetricDense.from_packed(
-    jax.device_put(instance.problem.operator.packed, rows), 12)
-problem = lm.Composite(lm.losses.L1(), lm.maps.PSD(12, 3),
-                       jax.device_put(instance.problem.data, rows), operator)
-assert len(problem.operator.packed.sharding.device_set) == 2
-result = lm.solve(problem, lm.methods.lmm(), instance.x0, tol=1e-10)
-print(result.status.name, float(result.point.distance(instance.truth)) < 1e-9)
-"""
-
-
-def test_measurements_may_be_spread_over_devices():
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-    environment = {**os.environ, "XLA_FLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment
-    )
-    assert done.stdout.strip() == "TARGET_REACHED True", done.stderr

@@ -35,12 +35,13 @@ def test_local_weak_alignment(loss):
     assert found.final < 1
 
 
-@pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize(
-    "loss",
+    ("name", "loss"),
     [
-        pytest.param(SHARP, id="sharp"),
-        pytest.param(QUADRATIC, id="quadratic", marks=pytest.mark.slow),
+        pytest.param("SymmetricCP", SHARP, id="SymmetricCP-sharp"),
+        pytest.param("CP", SHARP, id="CP-sharp", marks=pytest.mark.slow),
+        pytest.param("SymmetricCP", QUADRATIC, id="SymmetricCP-quadratic", marks=pytest.mark.slow),
+        pytest.param("CP", QUADRATIC, id="CP-quadratic", marks=pytest.mark.slow),
     ],
 )
 def test_local_strong_alignment(name, loss):

@@ -1,4 +1,4 @@
-"""Keep LAPACK to one thread while small matrices are decomposed by the hundred."""
+"""Keep BLAS and LAPACK to one thread while small matrices are handled by the hundred."""
 
 import contextlib
 import functools

@@ -4,6 +4,7 @@ import pathlib
 from typing import Any
 
 from ._storage import Unreadable, contents, read
+from .fit.many import KINDS as MANY_FITS
 from .fit.result import KINDS as FITS
 from .fit.result import restored
 from .recovery.found import KINDS as RECOVERIES
@@ -26,7 +27,7 @@ def load(path: str | pathlib.Path, model: Any = None) -> Any:
 
     Returns
     -------
-    Result, Recovery, Fit or estimator
+    Result, Recovery, Fit, ManyFits or estimator
 
     Raises
     ------
@@ -59,6 +60,8 @@ def load(path: str | pathlib.Path, model: Any = None) -> Any:
         return found
     if what == "Fit":
         return restored(read(path, what, FITS), model)
+    if what == "ManyFits":
+        return read(path, what, MANY_FITS)
     if not what:
         raise Unreadable(f"{path} was not written by this version of lemmax.")
     from .estimators._saving import Saved

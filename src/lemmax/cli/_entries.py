@@ -89,7 +89,7 @@ class NamedEntries:
         if repeated:
             outcome.note(
                 f"{counted(repeated, 'value')} for a {row!r} and {column!r} that had one before: "
-                "each is kept as an observation of its own."
+                "the mean of each counts as one entry."
             )
 
     def asked(self, path: pathlib.Path) -> Asked:

@@ -77,10 +77,11 @@ def calibrated(
         # By as much as the widths do not come from these cells already.
         part = count / (count + _CELLS_ASIDE) * (1 - count / float(np.sum(own)))
         column = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
+        unseen, own = aside[kept], counts[kept]
         for k in range(len(LEVELS)):
             # The fit is never worse at cells that it has seen: a ratio below 1 is chance.
-            ratios = aside[kept] / widths[k][column]
-            ratio = max(1.0, float(_quantiles(ratios, counts[kept], LEVELS[k : k + 1])[0]))
+            ratios = unseen / widths[k][column]
+            ratio = max(1.0, float(_quantiles(ratios, own, LEVELS[k : k + 1])[0]))
             widths[k] *= 1 + part * (ratio - 1)
     return Calibration(np.maximum.accumulate(widths, axis=0))
 

@@ -124,7 +124,7 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     tails = np.full(cells.shape[1], best)
     if away.ndim == 2:  # columns of a list have few entries each
         # Columns that tell nothing about tails have those of the others.
-        tails = np.where(telling, _tails(known, away, unit, scales, best, law), best)
+        tails = np.where(telling, _tails(cells, away, unit, scales, best, law), best)
     freedom, scale = np.array(_FREEDOMS)[tails], scales[tails]
     right, size = np.empty(away.shape), np.empty(away.shape)
 
@@ -150,11 +150,11 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     cells.in_pieces(judge)
     if away.ndim < 2:
         return Judgement(wrong, 1.0 * (known & ~wrong))
-    return Judgement(wrong, _counting(cells.values, known, right, size))
+    return Judgement(wrong, _counting(cells, known, right, size))
 
 
 def _counting(
-    values: np.ndarray, known: np.ndarray, right: np.ndarray, size: np.ndarray
+    cells: AbstractCells, known: np.ndarray, right: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
     """Probabilities that a cell is not wrong, though the others may not explain it.
 
@@ -162,7 +162,7 @@ def _counting(
     that intervals have to cover. So a cell is explained, or anything that is usual in its column,
     or wrong; the shares of the last two and the sizes of wrong cells are found together.
     """
-    usual = _student(np.abs(values), 1.0, _USUAL_FREEDOM)
+    usual = _student(np.abs(cells.values), 1.0, _USUAL_FREEDOM)
     law, share = _Law(_MEDIAN, _SPREAD, _WRONG), _USUAL  # the law of the judgement explains both
     some = _places(known)
     parts = right.flat[some], usual.flat[some], size.flat[some]
@@ -174,7 +174,14 @@ def _counting(
         share = float(np.clip(np.mean(odd), _FEWEST, _MOST))
         if np.allclose(before, law, rtol=0.0, atol=_NEARLY_SETTLED):
             break
-    return np.where(known, 1 - _posteriors(right, usual, size, law, share)[1], 0.0)
+    counts = np.empty(known.shape)
+
+    def work(piece: slice) -> None:
+        wrong = _posteriors(right[piece], usual[piece], size[piece], law, share)[1]
+        counts[piece] = np.where(known[piece], 1 - wrong, 0.0)
+
+    cells.in_pieces(work)
+    return counts
 
 
 def _posteriors(
@@ -230,7 +237,7 @@ def _likeliest(away: np.ndarray, unit: np.ndarray, scales: np.ndarray) -> tuple[
 
 
 def _tails(
-    known: np.ndarray,
+    cells: AbstractCells,
     away: np.ndarray,
     unit: np.ndarray,
     scales: np.ndarray,
@@ -238,11 +245,16 @@ def _tails(
     law: _Law,
 ) -> np.ndarray:
     """Which degrees of freedom make the cells of each column the likeliest."""
-    size, gains = _logarithm(away), []
-    for freedom, scale in zip(_FREEDOMS, scales, strict=True):
-        likely = _likelihood(_student(away, unit * scale, freedom), size, law)
-        gains.append(np.sum(likely, axis=0, where=known))
-    gains[best] = gains[best] + _MARGIN
+
+    def work(piece: slice) -> np.ndarray:
+        size, known, gains = _logarithm(away[piece]), cells.weights[piece] > 0, []
+        for freedom, scale in zip(_FREEDOMS, scales, strict=True):
+            likely = _likelihood(_student(away[piece], unit[piece] * scale, freedom), size, law)
+            gains.append(np.sum(likely, axis=0, where=known))
+        return np.array(gains)
+
+    gains = np.sum(cells.in_pieces(work), axis=0)
+    gains[best] += _MARGIN
     return np.argmax(gains, axis=0)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._threads import one_thread_of_lapack
 from ..status import Stopped
 from ._calibration import Calibration
 from ._cells import AbstractCells, DenseCells, ListedCells
@@ -368,4 +369,6 @@ def _fit(
         if sweep and (late or (callback is not None and callback(stage, sweep, noise) is True)):
             raise Stopped
 
-    return FactorFit(fit(cells, options, watch), time.perf_counter() - began)
+    # The sums of large tables are computed in threads of their own.
+    with one_thread_of_lapack():
+        return FactorFit(fit(cells, options, watch), time.perf_counter() - began)

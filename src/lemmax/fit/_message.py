@@ -119,6 +119,17 @@ def length_of(
     return _chosen(ordered, kept, np.sum(there, axis=1), fitted, heavy, student_lengths)[1]
 
 
+def preference(keep: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The part of lengths that is not evidence, but the preference for right data."""
+    kept = np.sum(keep, axis=1)
+    return _preference(np.sum(counts > 0) - kept, kept)
+
+
+def _preference(wrong: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    # If most data are wrong, it is the right ones that have to be named.
+    return _ODDS * np.minimum(wrong, kept)
+
+
 def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.ndarray:
     """How many data may be right: those below one of the largest gaps, or all (last)."""
     total = ordered.shape[1]
@@ -157,8 +168,7 @@ def _chosen(
         told = np.where(heavy[:, None], np.minimum(gaussian, lengths), gaussian)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    # If most data are wrong, it is the right ones that have to be named.
-    length = told + _ODDS * np.minimum(wrong, kept) + places
+    length = told + _preference(wrong, kept) + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ._losses import squares
+from ._message import preference
 from ._refine import (
     Candidates,
     Setting,
@@ -272,16 +273,23 @@ def rivals(setting: Setting, found: Candidates) -> list[int]:
 
 
 def _near(setting: Setting, found: Candidates) -> list[int]:
-    """The same, whether accurate or not; the best first."""
-    keep = found.keep[0]
-    residual = found.ended.residual[0][keep]
-    noise = np.sqrt(residual @ residual / max(len(residual) - found.ended.x.shape[1], 1))
+    """The same, whether accurate or not; the best first.
+
+    So are fits that tell the data far shorter but for the preference for right data. If the first
+    takes gross errors for noise, its own errors are too large to see the difference: then those of
+    the other fit count.
+    """
+    keep, residual = found.keep, found.ended.residual
+    freedom = np.maximum(np.sum(keep, axis=1) - found.ended.x.shape[1], 1)
+    noise = np.sqrt(np.sum(np.where(keep, residual, 0) ** 2, axis=1) / freedom)
+    noise = np.maximum(noise, setting.rounding)
     # Along one parameter a change by a standard error is one by the noise, summed over the data.
-    either = found.keep | keep
-    change = np.where(either, found.ended.residual - found.ended.residual[0], 0)
-    change = np.linalg.norm(change, axis=1)
-    near = found.length < found.length[0] + _NEARLY
-    others = np.flatnonzero(near & (change > _APART * max(float(noise), setting.rounding)))
+    change = np.linalg.norm(np.where(keep | keep[0], residual - residual[0], 0), axis=1)
+    longer = found.length - found.length[0]
+    preferred = preference(keep, setting.counts) - preference(keep[:1], setting.counts)
+    near = (longer < _NEARLY) & (change > _APART * noise[0])
+    near |= (longer - preferred < -_NEARLY) & (change > _APART * np.minimum(noise, noise[0]))
+    others = np.flatnonzero(near)
     return others[np.argsort(found.length[others], kind="stable")].tolist()
 
 
