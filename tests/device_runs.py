@@ -83,7 +83,7 @@ def programs(own):
     single = _compiled._advance.lower(plan, carry, as_limit(9)).compile()
     (group,) = many._grouped([plan, plan], [x0, 2 * x0], 256)
     several = many._advance.lower([group.lanes], [group.carry], as_limit(9)).compile()
-    return [each.compiled.as_text() for each in (single, several)]
+    return [each.as_text() for each in (single, several)]
 
 
 def devices(count):

@@ -12,7 +12,7 @@ import lemmax as lm
 from lemmax import _memory
 from lemmax._dtype import aligned_empty
 from lemmax._programs import forget_programs_if_many, own
-from lemmax.experiments.instances import cp_sensing
+from lemmax.experiments.instances import cp_sensing, psd_sensing
 
 GIB = 2**30
 
@@ -336,3 +336,19 @@ def test_programs_are_forgotten_before_there_are_too_many(monkeypatch):
     forget_programs_if_many()
     double(1.0)
     assert len(traced) == (2 if sys.platform == "linux" else 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody counts")
+def test_the_programs_of_the_loop_are_forgotten_too(monkeypatch):
+    """Each takes maps of memory; without more of these the compiler takes the process down."""
+
+    def alive():
+        programs = jax.devices()[0].client.live_executables()
+        return {program.hlo_modules()[0].name for program in programs}
+
+    given = psd_sensing(0, dim=6, rank=2, measurements=120, outliers=0.1).problem
+    assert lm.recover(given.data, given.map, given.operator).status.succeeded
+    assert "jit_advance" in alive()
+    monkeypatch.setattr("lemmax._programs._MANY", 0)
+    forget_programs_if_many()
+    assert not alive() & {"jit_start", "jit_advance", "jit__residual"}

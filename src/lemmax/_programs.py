@@ -24,25 +24,38 @@ def own(program: Any) -> Any:
     return program
 
 
+class _Fixed(eqx.Module):
+    """What a function returns beside arrays."""
+
+    value: Any = eqx.field(static=True)
+
+
 def compiled(function: Callable) -> Callable:
     """Compile a function of any pytrees for all values of their arrays; the rest is fixed.
 
     As `equinox.filter_jit` does, but so that the programs can be dropped.
     """
 
-    @functools.partial(jax.jit, static_argnums=1)
     def program(arrays: Any, rest: tuple) -> Any:
         leaves, structure = rest
-        return function(*eqx.combine(arrays, jax.tree.unflatten(structure, leaves)))
+        found = function(*eqx.combine(arrays, jax.tree.unflatten(structure, leaves)))
+        arrays, fixed = eqx.partition(found, eqx.is_array)
+        return arrays, _Fixed(fixed)
 
-    own(program)
+    program.__name__ = program.__qualname__ = function.__name__
+    jitted = own(jax.jit(program, static_argnums=1))
+
+    def split(args: tuple) -> tuple[Any, tuple]:
+        arrays, rest = eqx.partition(args, eqx.is_array)
+        leaves, structure = jax.tree.flatten(rest)
+        return arrays, (tuple(leaves), structure)
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        arrays, rest = eqx.partition(args, eqx.is_array)
-        leaves, structure = jax.tree.flatten(rest)
-        return program(arrays, (tuple(leaves), structure))
+        arrays, fixed = jitted(*split(args))
+        return eqx.combine(arrays, fixed.value)
 
+    call.lower = lambda *args: jitted.lower(*split(args))  # pyright: ignore
     return call
 
 

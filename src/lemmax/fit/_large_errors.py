@@ -3,12 +3,12 @@
 import abc
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import compiled
 from ..maps._core import conjugate_gradients
 from ..methods.jacobians import Sparse
 from ..methods.jacobians.sparse import Normal, entries
@@ -190,12 +190,12 @@ class BySparse(Information):
         return self._marked((inverse + inverse.T) / 2)
 
 
-@eqx.filter_jit
+@compiled
 def _backward(model: Any, u: Array, w: Array) -> Array:
     return jax.vjp(model, u)[1](w)[0]
 
 
-@eqx.filter_jit
+@compiled
 def _random_squares(model: Any, u: Array, root: Array, probes: int = 8) -> Array:
     """Mean squares of the transpose times random signs: those of columns, on average."""
     pull = jax.vjp(model, u)[1]
@@ -212,12 +212,12 @@ def _gram_action(model: Any, u: Array, root: Array, scale: Array) -> Any:
     return lambda z: scale * pull(root**2 * push(scale * z))[0]
 
 
-@eqx.filter_jit
+@compiled
 def _gram(model: Any, u: Array, root: Array, scale: Array, unit: Array) -> Array:
     return jax.vmap(_gram_action(model, u, root, scale))(unit)
 
 
-@eqx.filter_jit
+@compiled
 def _solve(model: Any, u: Array, root: Array, scale: Array, right: Array) -> tuple[Array, Array]:
     ended = conjugate_gradients(_gram_action(model, u, root, scale), 0.0, right, None, _TOL, _STEPS)
     return ended.solution, ended.failed

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import compiled
 from .._typing import RealLike, RealScalar
 from ..losses import AbstractLoss, LossConstants
 from ..maps import FromFunction
@@ -111,7 +112,7 @@ class LargeProblem:
         self.task, self.watch = task, watch
         self.map = FromFunction(Model.of(task))
         self.data = jnp.asarray(task.y / task.units)
-        self.observe = eqx.filter_jit(lambda model, u: model(u))
+        self.observe = compiled(lambda model, u: model(u))
         ones = np.ones(len(task.y))
         if isinstance(jacobian, Sparse) and jacobian.colouring is None:
             problem = self.problem(ones, SQUARES, 1.0)

@@ -6,12 +6,12 @@ that nearly do makes the answer exact; where not, it goes on from vertex to vert
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._linalg import cholesky, cholesky_solve, thin_svd
+from .._programs import compiled
 from ._vertex import Terms, best_vertex
 
 _RELAXATION = 1.6
@@ -38,7 +38,7 @@ class _State(NamedTuple):
     moving: Array
 
 
-@eqx.filter_jit
+@compiled
 def least_absolute(
     design: Float[Array, "n p"],
     rows: Float[Array, "k n"],

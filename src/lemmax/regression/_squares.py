@@ -7,12 +7,12 @@ those, exchange the ones that contradict the optimality conditions, and again.
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._linalg import cholesky, cholesky_solve
+from .._programs import compiled
 
 _RELAXATION = 1.6
 # Steps between two looks at whether all signs have settled, and the changes that are called none:
@@ -49,13 +49,13 @@ def least_squares(
     return _nonnegative_one_by_one(design, rows, weights, max_steps)
 
 
-@eqx.filter_jit
+@compiled
 def _plain(design: Array, rows: Array, weights: Array) -> Array:
     del weights
     return jnp.linalg.lstsq(design, rows.T)[0].T
 
 
-@eqx.filter_jit
+@compiled
 def _plain_one_by_one(design: Array, rows: Array, weights: Array) -> Array:
     def solve(row_and_weights: tuple[Array, Array]) -> Array:
         row, weight = row_and_weights
@@ -65,7 +65,7 @@ def _plain_one_by_one(design: Array, rows: Array, weights: Array) -> Array:
     return jax.lax.map(solve, (rows, weights))
 
 
-@eqx.filter_jit
+@compiled
 def _nonnegative(design: Array, rows: Array, max_steps: int) -> tuple[Array, Bool[Array, " k"]]:
     lengths = _lengths(design)
     unit = design / lengths[None, :]
@@ -75,7 +75,7 @@ def _nonnegative(design: Array, rows: Array, max_steps: int) -> tuple[Array, Boo
     return t / lengths[None, :], settled
 
 
-@eqx.filter_jit
+@compiled
 def _nonnegative_one_by_one(
     design: Array, rows: Array, weights: Array, max_steps: int
 ) -> tuple[Array, Bool[Array, " k"]]:

@@ -1,16 +1,16 @@
 """The loop, compiled; step by step for methods that compute in Python."""
 
-import equinox as eqx
 from jaxtyping import Array
 
+from .._programs import compiled
 from .._typing import Parameters
 from ..problem import Composite
 from .loop import Carry, Plan, advance, advance_on_host, start, visit
 
-_start = eqx.filter_jit(start)
-_advance = eqx.filter_jit(advance)
-_visit = eqx.filter_jit(visit)
-_evaluate = eqx.filter_jit(Composite.evaluate)
+_start = compiled(start)
+_advance = compiled(advance)
+_visit = compiled(visit)
+_evaluate = compiled(Composite.evaluate)
 
 
 def start_compiled(plan: Plan, x0: Parameters, rows: int) -> Carry:

@@ -23,6 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, PyTree
 
 from .._linalg import one_by_one
+from .._programs import compiled
 from .._tree import is_traced, tree_norm
 from ..gradients import Implicit
 from ..losses import AbstractLoss
@@ -176,7 +177,7 @@ class _Solution(eqx.Module):
         return jnp.where(some, 1.0, 0.0).astype(at.dtype) * change
 
 
-@eqx.filter_jit
+@compiled
 def _analysed(
     moving: PyTree, fixed: PyTree, x: PyTree, code: Array, options: Implicit
 ) -> tuple[_Solution, "_System", Existence]:
@@ -213,7 +214,7 @@ def _stationary(solution: _Solution, system: "_System", problem: Composite) -> B
     return short & (tree_norm(unknown) <= _STATIONARY * tree_norm(dual))
 
 
-@eqx.filter_jit
+@compiled
 def _change(
     solution: _Solution, system: "_System", there: Array, moving: PyTree, of_problem: PyTree
 ) -> tuple[PyTree, Array, Array, Array]:

@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 
 from .._checks import as_whole, check_kind
 from .._dtype import needs_local_x64, precision_context, to_numpy
+from .._programs import compiled
 from .._tree import is_traced
 from .._typing import Parameters
 from ..gradients import AbstractGradient, Implicit
@@ -41,7 +42,7 @@ from .trace import cut_trace
 _CHUNK_SECONDS = 0.25
 
 
-@eqx.filter_jit
+@compiled
 def _whole(plan: Plan, x0: Parameters, max_steps: int) -> Carry:
     """A run without a look from outside; compiled once, also if it is differentiated eagerly."""
     return advance(plan, start(plan, x0, max_steps + 1), as_limit(max_steps + 1))

@@ -13,6 +13,7 @@ import numpy as np
 from .._checks import as_whole, check_kind, check_positive, check_real
 from .._dtype import common_dtype, needs_local_x64, precision_context, to_numpy
 from .._journal import begun, journal
+from .._programs import compiled
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
@@ -41,8 +42,8 @@ from .trace import Trace
 # those must not depend on a clock.
 _BYTES_WORTH_A_PROGRAM = 4e11
 
-_start = eqx.filter_jit(start_lanes)
-_advance = eqx.filter_jit(advance_lanes)
+_start = compiled(start_lanes)
+_advance = compiled(advance_lanes)
 
 
 class Run(NamedTuple):

@@ -11,6 +11,7 @@ import scipy.sparse.linalg
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool
 
+from ..._programs import compiled
 from ..._typing import Parameters, RealScalar
 from ...problem import Composite
 from ._base import AbstractJacobian, Linearised, Step, usable
@@ -210,7 +211,7 @@ def _observe(problem: Composite, x: Parameters) -> tuple[Any, Array]:
     return observe, flat
 
 
-@eqx.filter_jit
+@compiled
 def entries(problem: Composite, x: Parameters, colouring: Colouring) -> Array:
     """The entries of the measured Jacobian, in the order of the colouring."""
     import asdex
