@@ -44,7 +44,8 @@ def side_by_side(program: Program, calls: Iterable[tuple]) -> list[Any]:
 
     def run(compiled: Callable, args: tuple) -> Any:
         with x64_context():
-            return jax.tree.map(np.asarray, compiled(*args))
+            # Waiting here, since np.asarray would hold Python's lock while it waits.
+            return jax.tree.map(np.asarray, jax.block_until_ready(compiled(*args)))
 
     threads = min(len(calls), _cores())
     if threads == 1:
