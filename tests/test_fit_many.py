@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import lemmax as lm
+from lemmax.fit import _parallel
 
 T = np.linspace(0.0, 3.0, 60)
 START = {"height": 1.0, "rate": 1.0}
@@ -152,3 +153,20 @@ def test_curves_that_did_not_succeed_are_fitted_anew():
 def test_sentences(y, options, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
         lm.fit_many(decay, y, START, **options)
+
+
+def test_the_number_of_cores_does_not_change_a_bit(monkeypatch):
+    """Parts of the curves run in threads; with one core, one after the other."""
+    t = np.linspace(0.0, 3.0, 20)
+    rng = np.random.default_rng(3)
+    rates = rng.uniform(0.5, 2.0, (2500, 1))
+    y = np.exp(-rates * t) + 0.02 * rng.standard_normal((2500, 20))
+    answers = []
+    for cores in (1, 3):
+        monkeypatch.setattr(_parallel, "_cores", lambda cores=cores: cores)
+        fits = lm.fit_many(lambda x, t: x[0] * jnp.exp(-x[1] * t), y, np.ones(2), args=(t,))
+        answers.append(fits)
+    np.testing.assert_array_equal(answers[0].x, answers[1].x)
+    np.testing.assert_array_equal(answers[0].codes, answers[1].codes)
+    errors = np.abs(answers[1].x[:, 1] - rates[:, 0]) / answers[1].standard_errors[:, 1]
+    assert np.mean(errors < 3) > 0.98

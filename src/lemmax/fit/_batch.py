@@ -63,12 +63,13 @@ def prepare_many(
     if inverse is not None:
         observed &= inverse > 0
         data = np.where(observed, flat * inverse, np.nan)
-    filled = np.where(observed, data, 0)
+    complete = bool(np.all(observed))
+    filled = data if complete else np.where(observed, data, 0)
     n = np.maximum(np.sum(observed, axis=1), 1)
     rounding = EPS * np.sqrt(np.sum(filled**2, axis=1) / n) + np.finfo(np.float64).tiny
     # Where nothing is missing, it need not be looked for: that takes longer than all the rest.
     least, most, median, total = np.min, np.max, np.median, np.sum
-    if not np.all(observed):
+    if not complete:
         least, most, median, total = np.nanmin, np.nanmax, np.nanmedian, np.nansum
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # curves without data
@@ -101,8 +102,8 @@ def _flat_of_many(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:
     count, flat = len(parts[0]), []
     for part, (_, is_complex) in zip(parts, kinds, strict=True):
         part = np.stack([np.real(part), np.imag(part)], axis=-1) if is_complex else part
-        flat.append(part.reshape(count, -1).astype(np.float64))
-    return np.concatenate(flat, axis=1)
+        flat.append(part.reshape(count, -1).astype(np.float64, copy=False))
+    return np.concatenate(flat, axis=1) if len(flat) > 1 else flat[0]
 
 
 def _starts_of(start: Any, count: int) -> tuple[np.ndarray | None, Any]:

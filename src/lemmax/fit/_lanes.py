@@ -17,6 +17,7 @@ from jaxtyping import Array
 
 from .._programs import forget_programs_if_many
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES
+from ._parallel import Program, side_by_side
 from ._program import Layout, flat_model
 
 # A step is taken if it brings this much of the predicted decrease.
@@ -109,20 +110,20 @@ def descend(
     )
     final = _begun(x)
     active = np.arange(len(x))
+
+    def arguments(lanes: np.ndarray, steps: np.int32) -> tuple:
+        places = _padded(lanes)
+        state = State(*(part[places] for part in final))
+        state.ended[len(lanes) :] = True
+        return state, curves.of(places), keep[places], scale[places], steps, *shared
+
     for first in range(0, max_steps, _BLOCK):
         steps = np.int32(min(_BLOCK, max_steps - first))
-        parts = [(lanes, _padded(lanes)) for lanes in _parted(active)]
-        # All are begun before any is looked at: they run side by side.
-        ends = []
-        for lanes, places in parts:
-            state = State(*(part[places] for part in final))
-            state.ended[len(lanes) :] = True
-            ends.append(
-                block(state, curves.of(places), keep[places], scale[places], steps, *shared)
-            )
-        for (lanes, _), end in zip(parts, ends, strict=True):
+        parts = _parted(active)
+        ends = side_by_side(block, [arguments(lanes, steps) for lanes in parts])
+        for lanes, end in zip(parts, ends, strict=True):
             for whole, part in zip(final, end, strict=True):
-                whole[lanes] = np.asarray(part)[: len(lanes)]
+                whole[lanes] = part[: len(lanes)]
         active = active[~final.ended[active]]
         if not active.size:
             break
@@ -141,16 +142,15 @@ def largest_leverages(
     return _mapped(_program(model).largest_leverage, model, x, curves, keep, inverse)
 
 
-def _mapped(program: Callable, model: Model, *arrays: Any) -> np.ndarray:
+def _mapped(program: Program, model: Model, *arrays: Any) -> np.ndarray:
     """A program without steps, applied to all lanes."""
-    parts = [(lanes, _padded(lanes)) for lanes in _parted(np.arange(len(arrays[0])))]
-    ends = [
-        program(model.base, model.args, *jax.tree.map(lambda leaf, at=places: leaf[at], arrays))
-        for _, places in parts
+    parts = _parted(np.arange(len(arrays[0])))
+    calls = [
+        (model.base, model.args, *jax.tree.map(lambda leaf, at=places: leaf[at], arrays))
+        for places in map(_padded, parts)
     ]
-    return np.concatenate(
-        [np.asarray(end)[: len(lanes)] for (lanes, _), end in zip(parts, ends, strict=True)]
-    )
+    ends = side_by_side(program, calls)
+    return np.concatenate([end[: len(lanes)] for lanes, end in zip(parts, ends, strict=True)])
 
 
 def _parted(lanes: np.ndarray) -> list[np.ndarray]:
@@ -182,9 +182,9 @@ def _begun(x: np.ndarray) -> State:
 
 
 class _Programs(NamedTuple):
-    block: Callable
-    residuals: Callable
-    largest_leverage: Callable
+    block: Program
+    residuals: Program
+    largest_leverage: Program
 
 
 def _program(model: Model) -> _Programs:
@@ -310,7 +310,7 @@ def _compiled(model: Model) -> _Programs:
         some = jax.tree.map(_grouped, (x, curves, keep, inverse))
         return jax.lax.map(lambda group: jax.vmap(one)(*group), some).reshape(-1)
 
-    return _Programs(jax.jit(block), jax.jit(all_residuals), jax.jit(largest_leverage))
+    return _Programs(Program(block), Program(all_residuals), Program(largest_leverage))
 
 
 def _grouped(leaf: Array) -> Array:

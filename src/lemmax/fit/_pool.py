@@ -44,7 +44,8 @@ class Pool(NamedTuple):
 
     def residuals(self, x: np.ndarray) -> np.ndarray:
         """0 where data are missing."""
-        return np.where(self.counts, residuals(self.model, self.curves, x), 0)
+        residual = residuals(self.model, self.curves, x)
+        return residual if np.all(self.counts) else np.where(self.counts, residual, 0)
 
     def scale(self, residual: np.ndarray, fitted: int) -> np.ndarray:
         """The robust scale in each lane, at least at the level of rounding errors."""

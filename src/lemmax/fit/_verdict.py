@@ -36,7 +36,7 @@ _CHANCE = 5.0
 # More wrong data close to the curve than chance has with this probability are too many, if their
 # neighbours are correlated by so many standard deviations.
 _RARE, _IN_LINE = 1e-4, 2.0
-# Parts of the data that are kept aside in turn, and how well they are fitted without.
+# Number of hold-out sets, and how accurately the rest is fitted.
 _PARTS, _ROUGH = 5, {"tol": 1e-2, "max_steps": 25}
 # Noise of so many rounding errors is none.
 _EXACT = 32.0
@@ -216,7 +216,7 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
     worse = 0.0 if search.plain else _unpredicted(setting, found)
     if worse:
         doubts.append(
-            f"data that are kept aside are not predicted by the others: errors are {worse:.1f} "
+            f"hold-out data are not predicted by a fit to the others: errors are {worse:.1f} "
             "times as large as they should be"
         )
     if setting.robust and np.max(seen.leverage, initial=0.0) > _LEVERAGE:
@@ -243,10 +243,11 @@ def _curve_of_wrong(setting: Setting, found: Candidates, width: float) -> int:
 
 
 def _unpredicted(setting: Setting, found: Candidates) -> float:
-    """By which factor right data are worse predicted by the others than they should be; 0 if not.
+    """By which factor prediction errors of hold-out data are too large; 0 if they are not.
 
-    A few parts of them are kept aside in turn, and predicted by a fit to the rest. Squares of the
-    errors, in units of what noise and parameters let expect, follow a distribution of Fisher's.
+    The inliers are split into a few parts; each is held out in turn and predicted by a fit to the
+    rest. The mean of squared errors, divided by their expected variances, follows Fisher's
+    F distribution.
     """
     x, keep, p = found.ended.x[0], found.keep[0], found.ended.x.shape[1]
     places = np.flatnonzero(keep)
@@ -254,16 +255,20 @@ def _unpredicted(setting: Setting, found: Candidates) -> float:
     freedom = len(places) - -(-len(places) // parts) - p
     if freedom < 1:
         return 0.0
-    aside = np.zeros((parts, len(keep)), bool)
-    aside[np.arange(len(places)) % parts, places] = True
-    weight = (keep & ~aside).astype(float)
-    known = tuple(np.repeat(part[:1], len(aside), axis=0) for part in found.ended[1:3])
+    held_out = np.zeros((parts, len(keep)), bool)
+    held_out[np.arange(len(places)) % parts, places] = True
+    weight = (keep & ~held_out).astype(float)
+    known = tuple(np.repeat(part[:1], len(held_out), axis=0) for part in found.ended[1:3])
     fits = setting.descend(
-        np.repeat(x[None], len(aside), axis=0), weight, squares(len(aside)), known=known, **_ROUGH
+        np.repeat(x[None], len(held_out), axis=0),
+        weight,
+        squares(len(held_out)),
+        known=known,
+        **_ROUGH,
     )
     errors = []
     for residual, jacobian, out, used in zip(
-        fits.residual, fits.jacobian, aside, weight > 0, strict=True
+        fits.residual, fits.jacobian, held_out, weight > 0, strict=True
     ):
         norms = np.linalg.norm(jacobian[used], axis=0)
         matrix = jacobian / np.where(norms > 0, norms, 1)

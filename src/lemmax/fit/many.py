@@ -287,8 +287,9 @@ def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
         return stage.value
     task = batch.task
     observed = batch.observed[lanes]
+    y = batch.y[lanes]
     curves = Curves(
-        np.where(observed, batch.y[lanes], 0),
+        y if np.all(observed) else np.where(observed, y, 0),
         None if batch.inverse is None else np.where(observed, batch.inverse[lanes], 0),
         jax.tree.map(lambda leaf: leaf[lanes], batch.each),
         batch.rounding[lanes],
