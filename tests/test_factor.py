@@ -201,8 +201,30 @@ def test_cells_that_are_unexplained_but_usual_count_for_intervals():
     odd, spikes = rng.random(shape) < 1 / 6, rng.random(shape) < 0.05
     errors = np.where(odd, values, errors) + 8.0 * spikes
     found = judged(DenseCells(values + 8.0 * spikes), Prediction(errors, np.full(shape, 0.05**2)))
-    assert np.mean(found.counts[odd & ~spikes]) > 0.9
-    assert np.mean(found.counts[spikes]) < 0.05
+    usual = np.abs(values) < 1.6  # nine of ten are
+    assert np.mean(found.wrong[odd & usual & ~spikes]) > 0.5
+    assert np.all(found.counts[odd & usual & ~spikes] == 1)
+    assert np.mean(found.counts[spikes]) < 0.25
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_looks_wrong_in_some_rows_or_columns_counts_for_intervals(axis):
+    """A third of two lines is far out, and a twentieth of the cells of the others."""
+    rng = np.random.default_rng(9)
+    shape = (300, 12) if axis else (12, 300)
+    tails = np.zeros(shape, bool)
+    np.moveaxis(tails, axis, 0)[:2] = True
+    tails &= rng.random(shape) < 1 / 3
+    spikes = ~tails & (rng.random(shape) < 0.05)
+    away = rng.choice([-8.0, 8.0], shape) * (tails | spikes) + rng.standard_normal(shape)
+    found = judged(DenseCells(away), Prediction(away, np.ones(shape)))
+    assert np.mean(found.wrong[tails | spikes]) > 0.95
+    # In the two lines a fifth of what looks wrong are spikes, as many as elsewhere.
+    assert np.mean(found.counts[tails]) > 0.75
+    elsewhere = np.array(spikes)
+    np.moveaxis(elsewhere, axis, 0)[:2] = False
+    assert np.mean(found.counts[elsewhere]) < 0.15
+    assert np.mean(found.counts[~(tails | spikes)]) > 0.99
 
 
 def test_heavy_tails_of_a_column_are_not_wrong_cells():

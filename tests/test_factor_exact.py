@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lemmax.estimators import RobustPCA
-from lemmax.factor import Options, fit_entries, fit_table
+from lemmax.factor import Options, _constants, fit_entries, fit_table
 from lemmax.factor import _refinement as refinement
 from lemmax.factor._cells import DenseCells
 from lemmax.factor._sweeps import Setting, smallest_variances, start
@@ -13,7 +13,7 @@ from lemmax.factor._sweeps import Setting, smallest_variances, start
 @pytest.mark.parametrize(("effects", "centred"), [(False, True), (False, False), (True, True)])
 def test_a_step_of_rows_and_columns_is_that_of_dense_gauss_newton(effects, centred, monkeypatch):
     """On a table with holes, compared by how it changes the table: factors have a gauge."""
-    monkeypatch.setattr(refinement, "_SMALL", 1e-9)
+    monkeypatch.setattr(_constants, "SMALL_GRADIENT", 1e-9)
     rng = np.random.default_rng(0)
     table = rng.standard_normal((14, 9))
     table[rng.random(table.shape) < 0.2] = np.nan
@@ -92,5 +92,5 @@ def test_a_duplicate_column_hides_no_wrong_cell(seed):
     found = model.outliers_.toarray()[:, :6] != 0
     assert np.mean(found[wrong]) > 0.85
     assert np.sum(found & ~wrong) <= 3
-    with pytest.raises(ValueError, match="level is a probability"):
+    with pytest.raises(ValueError, match="level must be a probability"):
         model.predict_interval(table)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lemmax.factor import _cells, fit_table
+from lemmax.factor import _constants, fit_table
 from lemmax.factor._cells import DenseCells
 
 
@@ -26,8 +26,8 @@ def test_blas_has_one_thread_during_a_fit_and_its_own_afterwards():
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_sums_in_blocks_are_matrix_products(monkeypatch, count):
     """Also with fewer rows than blocks."""
-    monkeypatch.setattr(_cells, "_WORTHWHILE", 0)
-    monkeypatch.setattr(_cells, "_PIECE", 16)
+    monkeypatch.setattr(_constants, "WORTHWHILE", 0)
+    monkeypatch.setattr(_constants, "PIECE", 16)
     rng = np.random.default_rng(count)
     weights = rng.random((count, 8))
     cells = DenseCells(weights)

@@ -1,7 +1,7 @@
-"""Columns of files and data frames: which hold numbers, and which of them are a list of entries.
+"""Columns of files and data frames: find numeric columns and lists of entries.
 
 Numbers are read as people write them: decimal commas, thousands separators, per cent signs, words
-for what is missing.
+for missing values.
 """
 
 import re
@@ -14,19 +14,19 @@ _WORDS = (
     "na nan n/a n.a. null none nil missing ? - -- – — . #n/a #na #div/0! #value! #ref! #num! #null!"
 )
 MISSING = frozenset(("", *_WORDS.split()))
-"""What stands for a value that is missing, in small letters."""
+"""Texts that mean a missing value, in lower case."""
 LARGEST = 1e150
-"""Squares of larger values, and sums of these, may overflow: nobody has measured them."""
-# Blanks (also those that cannot break) and apostrophes separate thousands in either style.
+"""Larger values count as unreadable: sums of their squares may overflow."""
+# Blanks (also non-breaking ones) and apostrophes separate thousands in either style.
 _GROUPS = r"[+-]?(?:\d+|[1-9]\d{{0,2}}(?:[{0} \xa0\u2009\u202f'’]\d{{3}})+)"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
 _POINT = re.compile(_GROUPS.format(",") + r"(?:\.\d*)?" + _EXPONENT)
 _COMMA = re.compile(_GROUPS.format(".") + r"(?:,\d*)?" + _EXPONENT)
 _BETWEEN = re.compile(r"[ \xa0\u2009\u202f'’]")
 _PER_CENT = re.compile(r"\s*%$")
-# So many cells that cannot be read are named, and so many letters of each.
+# Number of unreadable cells that a message lists, and characters shown of each.
 _LISTED, _LETTERS = 8, 40
-# What people call rows, columns and values of a list of entries, in the singular, without "id".
+# Common names of the columns of a list of entries (row, column, value), singular, without "id".
 _ROLES = (
     {"user", "row", "customer"},
     {"item", "movie", "film", "product", "book", "column"},
@@ -38,13 +38,13 @@ class Spelling(NamedTuple):
     """How the numbers of a column are written."""
 
     comma: bool = False
-    """Whether a comma comes before the decimals."""
+    """Whether the decimal separator is a comma."""
     per_cent: bool = False
     grouped: bool = False
-    """Whether thousands are set apart."""
+    """Whether thousands are separated."""
 
     def write(self, value: float) -> str:
-        """A number with as few digits as give it again; nothing for NaN."""
+        """A number with the fewest digits that reproduce it; empty for NaN."""
         if np.isnan(value):
             return ""
         text = repr(float(value)).removesuffix(".0")
@@ -52,22 +52,22 @@ class Spelling(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of text as numbers."""
+    """A column of text, converted to numbers."""
 
     numbers: np.ndarray
-    """NaN where a value is missing, or cannot be read."""
+    """NaN where a value is missing or unreadable."""
     unreadable: np.ndarray
-    """Positions of cells that hold something, but no number."""
+    """Positions of cells that are neither empty nor numbers."""
     spelling: Spelling
 
     @property
     def is_numeric(self) -> bool:
-        """Whether most of what it holds are numbers."""
+        """Whether most of its cells are numbers."""
         return int(np.sum(~np.isnan(self.numbers))) > len(self.unreadable)
 
 
 class _Texts:
-    """The different texts of a column, without per cent signs, and where they stand."""
+    """The distinct texts of a column, without per cent signs, and their positions."""
 
     def __init__(self, cells: np.ndarray):
         numbered: dict[str, int] = {}
@@ -76,7 +76,7 @@ class _Texts:
         self.plain = list(numbered)
         self.numbers = _plain_numbers(self.plain)
         self.missing, self.per_cent = np.zeros(len(self.plain), bool), False
-        # Most are numbers already, and there may be many.
+        # Most are plain numbers, and there may be many.
         rest = np.flatnonzero(np.isnan(self.numbers))
         for k in rest:
             text = self.plain[k].strip().replace("\N{MINUS SIGN}", "-")
@@ -86,12 +86,12 @@ class _Texts:
         self.numbers[rest] = _plain_numbers([self.plain[k] for k in rest])
 
     def has_separators(self) -> bool:
-        """Whether there are numbers with more than a decimal point."""
+        """Whether there are numbers with more separators than a decimal point."""
         rest = (self.plain[k] for k in np.flatnonzero(np.isnan(self.numbers) & ~self.missing))
         return any(_POINT.fullmatch(text) or _COMMA.fullmatch(text) for text in rest)
 
     def proofs(self) -> tuple[int, int]:
-        """How many texts can only have a decimal point, and how many only a decimal comma."""
+        """How many texts must have a decimal point, and how many a decimal comma."""
         self.plain = [text.strip() for text in self.plain]
         pairs = [
             (_POINT.fullmatch(text) is not None, _COMMA.fullmatch(text) is not None)
@@ -100,7 +100,7 @@ class _Texts:
         return pairs.count((True, False)), pairs.count((False, True))
 
     def read(self, comma: bool) -> None:
-        """Take all numbers to be written in one style."""
+        """Read all numbers in one style."""
         style, between, mark = (_COMMA, ".", ",") if comma else (_POINT, ",", ".")
         texts = [
             _BETWEEN.sub("", text).replace(between, "").replace(mark, ".")
@@ -109,9 +109,9 @@ class _Texts:
             for text in self.plain
         ]
         numbers = _plain_numbers(texts)
-        # Spellings that the style does not know, such as .5, are as they were.
+        # Keep plain numbers that the style does not cover, such as .5.
         self.numbers = np.where(np.isnan(numbers), self.numbers, numbers)
-        if comma:  # but not a decimal point among decimal commas
+        if comma:  # but not decimal points in a column with decimal commas
             pointed = np.array(["." in t and not style.fullmatch(t) for t in self.plain], bool)
             self.numbers = np.where(pointed, np.nan, self.numbers)
 
@@ -128,10 +128,10 @@ class _Texts:
 
 
 def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[Column]:
-    """Columns of text as numbers, as far as they are any.
+    """Convert columns of text to numbers, where possible.
 
-    ``1,234`` may be a thousand or little more than one: the other numbers of the column tell, then
-    those of the other columns, and then whether ``semicolons`` separate the columns.
+    ``1,234`` may be a thousand or a little more than one. The other numbers of the column decide,
+    then those of other columns, then whether ``semicolons`` separate the columns.
     """
     texts = [_Texts(column) for column in columns]
     if not any(each.has_separators() for each in texts):
@@ -143,7 +143,7 @@ def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[
     for each, vote in zip(texts, votes, strict=True):
         comma, before = bool(vote > 0 or (vote == 0 and usual)), each.numbers
         each.read(comma)
-        # In either style numbers with groups were something else before: nothing, or smaller.
+        # In either style, numbers with groups had another value before: none, or a smaller one.
         changed = ~np.isnan(each.numbers) & (each.numbers != before)
         marked = np.array(["." in text or not comma for text in each.plain], bool)
         grouped = bool(np.any(changed & marked))
@@ -156,7 +156,7 @@ def _plain_numbers(texts: list[str]) -> np.ndarray:
 
 
 def _plain_number(text: str) -> float:
-    """As Python reads it, but without underscores; NaN if it cannot."""
+    """Parse like Python, but without underscores; NaN on failure."""
     try:
         return float("nan" if "_" in text else text)
     except ValueError:
@@ -164,14 +164,14 @@ def _plain_number(text: str) -> float:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, or what pandas has for them."""
+    """Whether a cell is None, NaN, or pandas' equivalent."""
     if isinstance(cell, (float, np.floating)):
         return bool(np.isnan(cell))
     return cell is None or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def text_of(cell: Any) -> str:
-    """A cell as text; nothing for a value that is missing."""
+    """A cell as text; empty for a missing value."""
     if isinstance(cell, str):
         return cell
     if is_missing(cell):
@@ -195,7 +195,7 @@ def listed_cells(
     found: Sequence[Column],
     row_name: Callable[[int], str],
 ) -> str:
-    """The first few cells that cannot be read, by rows, and how many more there are."""
+    """The first few unreadable cells, row by row, and the number of others."""
     bad = sorted((int(row), k) for k, column in enumerate(found) for row in column.unreadable)
     told = [
         f"{columns[k][row].strip()[:_LETTERS]!r} in column {names[k]!r}, {row_name(row)}"
@@ -206,18 +206,18 @@ def listed_cells(
 
 
 def entry_columns(names: Sequence[Any], are_ids: Callable[[int], bool]) -> list[int] | None:
-    """Positions of row, column and value, if a table with names is a list of entries.
+    """Positions of row, column and value, if a table with column names is a list of entries.
 
-    It is one if it has one column each that is called user, item and rating, or the like, in any
-    order and with others beside them; or three columns of which the first two hold ids: names or
-    whole numbers.
+    It is one if it has exactly one column each with a name such as user, item and rating, in any
+    order, perhaps among others; or if it has three columns, the first two of which hold ids
+    (names or integers).
 
     Parameters
     ----------
     names : sequence
-        Of all columns.
+        Names of all columns.
     are_ids : callable
-        Whether a column, by its position, holds ids.
+        ``are_ids(position)``: whether a column holds ids.
     """
     plain = [_plain_name(name) for name in names]
     called = [[k for k, name in enumerate(plain) if name in role] for role in _ROLES]

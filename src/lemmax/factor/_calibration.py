@@ -5,13 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from . import _constants as constants
 from ._cells import AbstractCells
 
 LEVELS = np.concatenate([np.linspace(0.05, 0.95, 19), [0.975, 0.99, 0.995, 0.999]])
 _SMALLEST = 1e-12
-# A column's own scores count as much as those of the table if they are so many; and the scores of
-# cells kept aside as much as those of the fit, if they are so many.
-_CELLS_OF_A_COLUMN, _CELLS_ASIDE = 30.0, 50.0
 # The scores of the table, by so many of them.
 _GRID = (np.arange(200) + 0.5) / 200
 # One more cell is counted of which nothing is known: Cauchy's law, by quantiles. Intervals from n
@@ -41,7 +39,7 @@ class Calibration(NamedTuple):
 def calibrated(
     cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, counts: np.ndarray
 ) -> Calibration:
-    """From standardised errors of the fit, at the right cells, and of cells that were kept aside.
+    """From standardised errors of the fit, at the right cells, and of held-out cells.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ def calibrated(
     scores : array at the cells
         Absolute standardised errors of cells, each predicted by the others.
     aside : array at the cells
-        Those of cells that were kept aside, from a fit without them; NaN for the others.
+        Those of held-out cells, from a fit without them; NaN for the others.
     counts : array at the cells
         How much each counts: the probability that it is right.
     """
@@ -64,7 +62,7 @@ def calibrated(
         widths = np.tile(np.quantile(chosen, LEVELS)[:, None], cells.shape[1])
     else:
         table = np.append(_quantiles(chosen, own, _GRID), _UNKNOWN)
-        weights = np.repeat([_CELLS_OF_A_COLUMN, 1.0], len(_GRID)) / len(_GRID)
+        weights = np.repeat([constants.TABLE_CELLS, 1.0], len(_GRID)) / len(_GRID)
         widths = np.column_stack(
             [
                 _quantiles(np.append(column, table), np.append(count, weights), LEVELS)
@@ -75,7 +73,7 @@ def calibrated(
     count = float(np.sum(counts[kept]))
     if count:
         # By as much as the widths do not come from these cells already.
-        part = count / (count + _CELLS_ASIDE) * (1 - count / float(np.sum(own)))
+        part = 1 - count / float(np.sum(own))
         column = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
         unseen, own = aside[kept], counts[kept]
         for k in range(len(LEVELS)):

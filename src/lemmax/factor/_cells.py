@@ -17,22 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-# Cells are visited in pieces: of a list, nothing of size entries x rank exists, and what is
-# computed at a piece stays near the processor. Weights of two million entries take 28 ms in pieces
-# of this size, and 45 ms in those of an eighth, in which threads wait for each other.
-_PIECE = 1 << 17
-# Factors are gathered in buffers of so many numbers, which stay in the cache.
-_GATHERED = 1 << 18
-# Sums over the entries of a list that is not short are those over so many blocks of its rows.
-# (Fixed, and not the number of cores, because the rounding depends on it.)
-_BLOCKS, _SHORT = 4, 1 << 16
+from . import _constants as constants
+
 # NumPy and SciPy release the lock of the interpreter, so that two threads take half the time; to
 # start them pays from about so many products of two numbers. (200,000 entries took .8 s; 1.4 s with
 # threads for all sums, on a machine with other work.)
-_THREADS = min(_BLOCKS, os.cpu_count() or 1)
-_WORTHWHILE = 1 << 22
-# Rounds of subspace iteration; a start needs no more.
-_ROUNDS = 5
+_THREADS = min(constants.BLOCKS, os.cpu_count() or 1)
 
 _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
@@ -58,6 +48,11 @@ class AbstractCells(abc.ABC):
     def known(self) -> np.ndarray:
         """At the cells: whether the cell is known."""
         return self.weights > 0
+
+    @functools.cached_property
+    def half_log_weights(self) -> np.ndarray:
+        """At the cells: half the logarithm of the weight; 0 at holes."""
+        return 0.5 * np.log(np.where(self.weights > 0, self.weights, 1.0))
 
     @abc.abstractmethod
     def row_sums(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -141,11 +136,13 @@ class DenseCells(AbstractCells):
     def _blocks(self, width: int) -> list[slice]:
         """Rows whose sums of so many features are computed in one product."""
         count, columns = self.shape
-        return _slices(count, _BLOCKS if count * columns * width > _WORTHWHILE else 1)
+        return _slices(
+            count, constants.BLOCKS if count * columns * width > constants.WORTHWHILE else 1
+        )
 
     def in_pieces(self, work: Callable[[slice], _Result]) -> list[_Result]:
         count, columns = self.shape
-        return in_parallel(work, _slices(count, -(-count * columns // _PIECE)))
+        return in_parallel(work, _slices(count, -(-count * columns // constants.PIECE)))
 
     def products(
         self, left: np.ndarray, right: np.ndarray, piece: slice | None = None
@@ -213,7 +210,7 @@ class ListedCells(AbstractCells):
         np.cumsum(np.bincount(self.rows, minlength=shape[0]), out=starts[1:])
         self._starts = starts
         # Rows where blocks of about as many entries begin.
-        blocks = _BLOCKS if len(values) > _SHORT else 1
+        blocks = constants.BLOCKS if len(values) > constants.PIECE else 1
         bounds = np.searchsorted(starts, np.arange(1, blocks) * (len(values) // blocks))
         self._bounds = np.concatenate([[0], bounds, [shape[0]]]).tolist()
 
@@ -250,16 +247,16 @@ class ListedCells(AbstractCells):
         return blocks
 
     def in_pieces(self, work: Callable[[slice], _Result]) -> list[_Result]:
-        pieces = range(0, max(1, len(self.values)), _PIECE)
-        return in_parallel(work, [slice(begin, begin + _PIECE) for begin in pieces])
+        pieces = range(0, max(1, len(self.values)), constants.PIECE)
+        return in_parallel(work, [slice(begin, begin + constants.PIECE) for begin in pieces])
 
     def row_sums(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
-        worthwhile = len(weights) * features.shape[1] > _WORTHWHILE
+        worthwhile = len(weights) * features.shape[1] > constants.WORTHWHILE
         blocks = self._blocks(weights, transposed=False)
         return np.concatenate(in_parallel(lambda block: block[1] @ features, blocks, worthwhile))
 
     def column_sums(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
-        worthwhile = len(weights) * features.shape[1] > _WORTHWHILE
+        worthwhile = len(weights) * features.shape[1] > constants.WORTHWHILE
         blocks = self._blocks(weights, transposed=True)
         sums = in_parallel(lambda block: block[1] @ features[block[0]], blocks, worthwhile)
         return np.add.reduce(sums)
@@ -283,6 +280,7 @@ class ListedCells(AbstractCells):
     def with_weights(self, weights: np.ndarray) -> "ListedCells":
         other = copy.copy(self)
         other.weights = weights
+        vars(other).pop("half_log_weights", None)
         return other
 
     def with_values(self, values: np.ndarray) -> "ListedCells":
@@ -306,7 +304,7 @@ class ListedCells(AbstractCells):
         rng = np.random.default_rng(seed)
         weights = table * self.known
         basis = rng.standard_normal((self.shape[1], rank))
-        for _ in range(_ROUNDS):
+        for _ in range(constants.SUBSPACE_ROUNDS):
             basis = self.column_sums(weights, np.linalg.qr(self.row_sums(weights, basis))[0])
         _, _, turned = np.linalg.svd(basis, full_matrices=False)
         # Zeros at the unknown places make the table smaller by the share of the known ones. (With
@@ -330,7 +328,9 @@ def in_parallel(
 
 def _slices(count: int, parts: int) -> list[slice]:
     """About equal parts of so many rows; one at the least."""
-    bounds = np.linspace(0, count, max(1, parts) + 1).astype(int).tolist()
+    if parts <= 1:
+        return [slice(0, count)]
+    bounds = np.linspace(0, count, parts + 1).astype(int).tolist()
     return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
@@ -338,7 +338,7 @@ def _products(
     left: np.ndarray, right: np.ndarray, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
     out = np.empty(len(rows))
-    step = max(1, min(len(rows), _GATHERED // max(1, left.shape[1])))
+    step = max(1, min(len(rows), constants.PIECE // max(1, left.shape[1])))
     mine, other = (np.empty((step, left.shape[1])) for _ in range(2))
     for begin in range(0, len(rows), step):
         end = min(begin + step, len(rows))

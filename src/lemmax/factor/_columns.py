@@ -4,16 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import AbstractCells
-
-# The standard deviation of normal numbers, in units of their median distance from the median.
-_NORMAL = 1.4826
-# Where more than half of a column is one number: the lower quartile of the other distances, times
-# the root of their share, is near the standard deviation of a rare category, and spikes beyond the
-# lower quartile do not move it.
-_RARE = 0.25
-# A column is discrete if it has at most this share of different values.
-_DISCRETE = 0.5
 
 
 class Columns(NamedTuple):
@@ -45,16 +37,16 @@ def _unit(values: np.ndarray) -> tuple[float, float, float]:
         return 0.0, 1.0, 0.0
     centre = float(np.median(values))
     away = np.abs(values - centre)
-    scale = _NORMAL * float(np.median(away))
+    scale = constants.NORMAL * float(np.median(away))
     if not scale:
         other = away[away > 0]
         if not len(other):
             return centre, 1.0, 0.0
-        rare = np.quantile(other, _RARE, method="lower")
+        rare = np.quantile(other, constants.RARE, method="lower")
         scale = float(rare) * np.sqrt(len(other) / len(away))
     distinct, counts = np.unique(values, return_counts=True)
     step = 0.0
-    if len(distinct) <= _DISCRETE * len(values):
+    if len(distinct) <= constants.DISCRETE * len(values):
         # Values that occur once may be typing errors.
         common = distinct[counts > 1]
         step = float(np.median(np.diff(common))) if len(common) > 1 else 0.0

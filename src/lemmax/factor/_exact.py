@@ -9,26 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import AbstractCells, DenseCells
-from ._refinement import ROUNDING, Refinement
+from ._refinement import Refinement
 from ._sweeps import Model, Posterior, Setting, turned
-
-# A table may be exact if the median residual at cells kept aside is below this part of a unit: what
-# is not exact costs some sweeps then, and no more. (Of 129 real tables the smallest is .024; of
-# exact ones with up to 30 % wrong cells it is .005, of those with 20 rows .09.)
-NEARLY = 0.1
-# The noise of an exact table as a model: small, but rows of few cells have regular equations.
-_NOISE = 1e-7
-# This share of the unseen cells, and so many of them, must be predicted.
-_SHARE, _LEAST = 0.5, 8
-# How often rows and columns are annealed.
-_ROUNDS = 2
-# A cell with a leverage from here on has a row, or a column, for itself.
-_ALONE = 1 - 1e-6
-# So much of a column must be explained if it is to count; with less, a row may have been missed.
-_COLUMN, _ROW = 0.5, 0.6
-# Rows are told by so many columns for each unknown.
-_TELLING = 30
 
 
 class Exact(NamedTuple):
@@ -48,21 +32,24 @@ def exact(
     residual_aside: np.ndarray,
     setting: Setting,
 ) -> Exact | None:
-    """The exact table near a model that has not seen the cells kept aside, if there is one."""
+    """The exact table near a model that has not seen the held-out cells, if there is one."""
     if not np.any(cells.values):  # every column is one number
-        if cells.count < cells.shape[1] + _LEAST:
+        if cells.count < cells.shape[1] + constants.FEW:
             return None
         return Exact(model.left, np.zeros_like(model.right_factor), cells.known, 0)
     # A cell like most of its column proves nothing: it is explained by the location alone.
-    unseen = aside & (np.abs(cells.values) > ROUNDING)
-    if np.sum(unseen) < _LEAST or np.median(np.abs(residual_aside[unseen])) > NEARLY:
+    unseen = aside & (np.abs(cells.values) > constants.ROUNDING)
+    if (
+        np.sum(unseen) < constants.FEW
+        or np.median(np.abs(residual_aside[unseen])) > constants.NEARLY_EXACT
+    ):
         return None
     fit = Refinement(cells, model, setting)
     fit.run(cells.known & ~aside)
     fit.polish(cells.known & ~aside)
-    if np.mean(fit.sizes()[unseen] <= ROUNDING) < _SHARE:
+    if np.mean(fit.sizes()[unseen] <= constants.ROUNDING) < constants.HALF:
         return None
-    for _ in range(_ROUNDS):
+    for _ in range(constants.ROUNDS):
         # Rows that the bulk has left behind: once the columns are known, each is a regression.
         lost = fit.lost()
         if not any(lost):
@@ -71,7 +58,7 @@ def exact(
             if lost[not rows]:
                 fit.anneal(rows)
     fit.polish(cells.known)
-    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= ROUNDING), fit.steps)
+    return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= constants.ROUNDING), fit.steps)
 
 
 def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
@@ -82,7 +69,7 @@ def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
     same = model._replace(
         rows=Posterior(rows, none((*rows.shape, rows.shape[1]))),
         columns=Posterior(columns, none((*columns.shape, columns.shape[1]))),
-        variance=np.full(len(columns), _NOISE**2),
+        variance=np.full(len(columns), constants.EXACT_NOISE**2),
         loading_precision=np.ones(rank),
         right=found.explained.astype(np.float64),
     )
@@ -90,21 +77,25 @@ def exact_model(model: Model, found: Exact, setting: Setting) -> Model:
 
 
 def extended(cells: AbstractCells, model: Model, found: Exact, setting: Setting) -> Exact:
-    """The exact rows of a table, from columns that some of its rows have told."""
+    """The exact rows of a table, from columns that are known from some of its rows."""
     assert isinstance(cells, DenseCells)
     count, width = cells.shape
     left = np.zeros((count, found.left.shape[1]))
     left[:, model.rank] = 1.0
     # A few columns tell a row, unless too many of its cells in these are wrong.
-    some = np.random.default_rng(0).permutation(width)[: _TELLING * left.shape[1]]
+    some = np.random.default_rng(0).permutation(width)[: constants.TELLING * left.shape[1]]
     lost = np.arange(count)
     for columns in (some, np.arange(width)):
         part = cells.part(lost, columns)
         fit = Refinement(part, model, setting, (left[lost], found.right[columns]))
         fit.anneal(rows=True)
         left[lost] = fit.left
-        explained = cells.known & (np.abs(cells.values - left @ found.right.T) <= ROUNDING)
-        lost = np.flatnonzero(np.sum(explained, axis=1) <= _ROW * np.sum(cells.known, axis=1))
+        explained = cells.known & (
+            np.abs(cells.values - left @ found.right.T) <= constants.ROUNDING
+        )
+        lost = np.flatnonzero(
+            np.sum(explained, axis=1) <= constants.HALF * np.sum(cells.known, axis=1)
+        )
         if not lost.size:
             break
     return Exact(left, found.right, explained, found.sweeps)
@@ -122,11 +113,11 @@ def determined(
     """
     fit = Refinement(cells, model, setting, (found.left, found.right))
     of_row, of_column = (
-        found.explained & (each < _ALONE) for each in fit.leverages(found.explained)
+        found.explained & (each < constants.ALONE) for each in fit.leverages(found.explained)
     )
     rows = np.ones(cells.shape[0], bool)
     known, right = (cells.total_by_column(1.0 * each) for each in (cells.known, found.explained))
-    columns = right >= _COLUMN * known
+    columns = right >= constants.HALF * known
     while True:
         by_row = cells.row_sums(1.0 * of_column, columns[:, None].astype(np.float64))[:, 0]
         by_column = cells.column_sums(1.0 * of_row, rows[:, None].astype(np.float64))[:, 0]

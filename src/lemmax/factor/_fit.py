@@ -1,4 +1,4 @@
-"""From a table to a fitted model: cells kept aside, rank, all cells, what is wrong, intervals."""
+"""From a table to a fitted model: held-out cells, rank, all cells, what is wrong, intervals."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..status import Stopped
+from . import _constants as constants
 from ._calibration import Calibration, calibrated
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns, common_unit, own_units
-from ._exact import NEARLY, Exact, exact, exact_model, extended
+from ._exact import Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
 from ._judge import Judgement, Prediction, judged, predictions
 from ._rank import (
@@ -35,37 +36,6 @@ from ._sweeps import (
     update_rows,
     weigh,
 )
-
-# Sweeps at the most. (League, and 805 instances of other tables: with 80, errors are .05 and .04 %
-# smaller, F1 of spikes is .002 smaller and .001 larger; with 40, errors of the league are .2 %
-# larger.)
-_SWEEPS = 50
-# A fit has converged when a sweep changes the table by this part of its noise; beyond the second
-# part it has not, when the sweeps are used up.
-_STILL, _MOVING = 3e-3, 0.1
-# The fit without the cells kept aside may end sooner: it tells the rank and the errors. (League: a
-# fifth fewer sweeps, errors change by .2 %. With three times as much, surplus components of lists
-# are chosen.)
-_NEARLY_STILL = 1e-2
-# In a list of more entries than this an exact table is searched for only if the median error at
-# the cells kept aside is below this part of a unit. (Of exact lists it is below .0001; the search
-# in two million entries with noise of .1 took 12 s.)
-_MANY, _NEARLY_EXACT = 100_000, 0.01
-# Columns of a dense table are learned from so many rows, or as many as have so many cells, but not
-# fewer than these. The other rows are predicted after that; and where rows were few for the
-# columns, sweeps over all cells follow.
-_ROWS, _CELLS, _FEWEST_ROWS = 5_000, 1_000_000, 300
-# A cell within its own interval of this level is not called wrong.
-_LEVEL = 0.9
-# Rounds of weights and scores for rows whose columns are known; in the course of them the variance
-# of the components counts as noise, down to this share.
-_ROUNDS = 12
-_LAST_SHARE = 1e-6
-# A row of which less is right may be lost.
-_LOST = 0.5
-# Of a table without noise, ranks whose median errors are within this factor are as good. Of a list
-# surplus components hide what others have not yet explained: a larger factor is tried first.
-_AS_GOOD = (100.0, 4.0)
 
 
 class Options(NamedTuple):
@@ -103,7 +73,7 @@ class Fitted(NamedTuple):
     interrupted: bool
     relative: RelativeNoise
     bound_is_low: bool
-    """Whether the last component that was allowed still lowers errors at cells kept aside."""
+    """Whether the last component that was allowed still lowers errors at held-out cells."""
 
 
 Watch = Callable[[str, int, float], None]
@@ -133,14 +103,14 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     noise = RelativeNoise.none(cells.shape)
     aside = Aside.none(sample)
     listed = isinstance(sample, ListedCells)
-    many = listed and sample.count > _MANY
+    many = listed and sample.count > constants.MANY
     try:
         rank = _largest_rank(cells.shape, options) if np.any(sample.values) else 0
         models, errors = [], []
         for chosen in folds:
             part = without(sample, chosen)
             first = start(part, rank, options.effects, setting, options.seed)
-            models.append(run.over(part, first, setting, _NEARLY_STILL))
+            models.append(run.over(part, first, setting, constants.NEARLY_STILL))
             aside = aside.joined(measured(sample, models[-1], chosen))
             errors.append(errors_by_rank(sample, part, models[-1], chosen))
             if len(models) == 1:
@@ -154,16 +124,20 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         if found is None and rank < models[0].rank:
             # Intervals are those of the rank that was chosen. (With scores of the larger one 90 %
             # intervals covered less than 80 % of 48 instances of 111 tables, else of 29.) What the
-            # user is told about errors stays: it owes nothing to the choice.
+            # user is told about errors stays: it does not depend on the choice.
             for k, chosen in enumerate(folds):
                 part = without(sample, chosen)
-                models[k] = run.over(part, with_components(models[k], rank), setting, _NEARLY_STILL)
+                models[k] = run.over(
+                    part, with_components(models[k], rank), setting, constants.NEARLY_STILL
+                )
                 aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None and options.effects and sample is standard:
             noise = relative_noise(without(sample, folds[0]), models[0], setting)
             standard = sample = sample.with_weights(sample.weights / noise.at(sample))
             for k, chosen in enumerate(folds):
-                models[k] = run.over(without(sample, chosen), models[k], setting, _NEARLY_STILL)
+                models[k] = run.over(
+                    without(sample, chosen), models[k], setting, constants.NEARLY_STILL
+                )
                 aside = aside.with_errors(measured(sample, models[k], chosen))
         if found is None:
             if listed:
@@ -171,10 +145,10 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
             else:
                 # From scratch: a fit that begins where another ended keeps the weights of that.
                 model = start(sample, rank, options.effects, setting, options.seed)
-            model = run.over(sample, model, setting, _STILL)
+            model = run.over(sample, model, setting, constants.STILL)
             retried = _with_lost_rows(sample, model, setting)
             if retried is not None:
-                model = run.over(sample, retried, setting, _STILL)
+                model = run.over(sample, retried, setting, constants.STILL)
             if options.components is None:
                 model = with_components(model, _living(model))
     except (Stopped, KeyboardInterrupt):
@@ -190,7 +164,9 @@ class _Run(Sweeps):
     """Series of sweeps over cells."""
 
     def __init__(self, watch: Watch):
-        super().__init__(lambda sweeps, noise: watch("sweep", sweeps, noise), _SWEEPS, _MOVING)
+        super().__init__(
+            lambda sweeps, noise: watch("sweep", sweeps, noise), constants.SWEEPS, constants.MOVING
+        )
         self.bound_is_low = False
 
     def over(self, cells: AbstractCells, model: Model, setting: Setting, still: float) -> Model:
@@ -207,7 +183,9 @@ def _distance(now: np.ndarray, before: np.ndarray, cells: AbstractCells) -> floa
     """Root mean square at the known cells."""
 
     def work(piece: slice) -> float:
-        return float(np.sum((now[piece] - before[piece]) ** 2, where=cells.weights[piece] > 0))
+        away = now[piece] - before[piece]
+        away *= cells.weights[piece] > 0  # faster than a sum of some
+        return float(np.vdot(away, away))
 
     return float(np.sqrt(sum(cells.in_pieces(work)) / max(1, cells.count)))
 
@@ -229,7 +207,7 @@ def _largest_rank(shape: tuple[int, int], options: Options) -> int:
 def _sampled(cells: AbstractCells, rng: np.random.Generator) -> AbstractCells:
     """Some rows, if there are more than it takes to learn the columns."""
     count, width = cells.shape
-    rows = min(_ROWS, max(_FEWEST_ROWS, _CELLS // max(1, width)))
+    rows = min(constants.ROWS, max(constants.FEWEST_ROWS, constants.CELLS // max(1, width)))
     if not isinstance(cells, DenseCells) or count <= 2 * rows:
         return cells
     return cells.part(np.sort(rng.choice(count, rows, replace=False)))
@@ -250,18 +228,20 @@ def _near_exact(
     """
     if not np.any(cells.values):  # every column is one number
         return model, exact(cells, model, aside.chosen, aside.residual, setting)
-    if not aside.chosen.any() or (many and np.min(np.median(errors, axis=1)) > _NEARLY_EXACT):
+    if not aside.chosen.any() or (
+        many and np.min(np.median(errors, axis=1)) > constants.NEARLY_EXACT_LIST
+    ):
         return model, None
 
     def attempt(rank: int) -> Exact | None:
         return exact(cells, with_components(model, rank), aside.chosen, aside.residual, setting)
 
-    for rank in sorted({exact_rank(errors, factor) for factor in _AS_GOOD}):
+    for rank in sorted({exact_rank(errors, factor) for factor in constants.AS_GOOD}):
         found = attempt(rank)
         if found is None:
             continue
         for fewer in range(1, rank):
-            smaller = attempt(fewer) if np.median(errors[fewer]) <= NEARLY else None
+            smaller = attempt(fewer) if np.median(errors[fewer]) <= constants.NEARLY_EXACT else None
             spare = (rank - fewer) * sum(cells.shape)
             if smaller and np.sum(found.explained) <= np.sum(smaller.explained) + spare:
                 return with_components(model, fewer), smaller
@@ -281,7 +261,7 @@ def settled_rows(cells: AbstractCells, model: Model, setting: Setting) -> Model:
     model = model._replace(rows=nothing, right=cells.known.astype(np.float64))
     spread = np.sum(model.loadings**2, axis=1)
     # At first a cell is judged by its column alone, and then more and more by its row.
-    for share in np.append(np.geomspace(1.0, _LAST_SHARE, _ROUNDS - 1), 0.0):
+    for share in np.append(np.geomspace(1.0, constants.LAST_SHARE, constants.ROW_ROUNDS - 1), 0.0):
         loose = model._replace(variance=model.variance + share * spread)
         model = update_rows(cells, model._replace(right=on_cells(cells, loose, setting).right))
     return model
@@ -300,12 +280,12 @@ def _with_lost_rows(cells: AbstractCells, model: Model, setting: Setting) -> Mod
     """
     ones = np.ones((cells.shape[1], 1))
     known, right = (cells.row_sums(1.0 * each, ones) for each in (cells.known, model.right))
-    if not np.any(right < _LOST * known):
+    if not np.any(right < constants.HALF * known):
         return None
     settled = settled_rows(cells, model, setting)
     # Worth it if about a row is gained: single cells come and go.
     gained = float(np.sum(settled.right) - np.sum(model.right))
-    return settled if gained > _LOST * float(np.mean(known)) else None
+    return settled if gained > constants.HALF * float(np.mean(known)) else None
 
 
 def _judged(
@@ -322,7 +302,7 @@ def _judged(
     if found is not None:
         model = exact_model(model, found, setting)
     predicted, verdict = _predicted(sample, model, setting, found)
-    unseen = aside.scores(predicted)
+    unseen = aside.scores()
     if found is not None:  # errors of a fit that was not refined say nothing about this one
         unseen = np.full(unseen.shape, np.nan)
     calibration = calibrated(sample, predicted.scores(), unseen, verdict.counts)
@@ -333,13 +313,13 @@ def _judged(
             model = exact_model(model, found, setting)
         else:
             model = settled_rows(cells, model, setting)
-            if sample.shape[0] < _ROWS and not run.interrupted:
+            if sample.shape[0] < constants.ROWS and not run.interrupted:
                 model = _finished(cells, model, setting, run)
         predicted, verdict = _predicted(cells, model, setting, found)
     wrong = verdict.wrong
     if found is None:
         # What is within its own interval is explained, whatever the law of wrong cells says.
-        limit = cells.of_columns(calibration.width(_LEVEL)) * np.sqrt(predicted.variance)
+        limit = cells.of_columns(calibration.width(constants.LEVEL)) * np.sqrt(predicted.variance)
         wrong = wrong & (np.abs(predicted.residual) > limit)
     return Fitted(
         cells=cells,
@@ -362,7 +342,7 @@ def _judged(
 def _finished(cells: AbstractCells, model: Model, setting: Setting, run: _Run) -> Model:
     """Sweeps over all cells from a model of some; what there was if they are stopped."""
     try:
-        return run.over(cells, model, setting, _STILL)
+        return run.over(cells, model, setting, constants.STILL)
     except (Stopped, KeyboardInterrupt):
         run.interrupted = True
         return model

@@ -1,42 +1,35 @@
-"""Cells that were kept aside: how well a fit without them predicts them."""
+"""Held-out cells, and how well a fit without them predicts them."""
 
 import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._calibration import calibrated
 from ._cells import AbstractCells
-from ._judge import Judgement, Prediction
+from ._judge import Judgement, uncertainty_factors
 from ._sweeps import Model
-
-# Residuals count at most so many units: a right cell may be far out.
-_CLIPPED = 4.0
-_NORMAL = 1.4826
-_LEVEL = 0.9
-# Cells are predicted if the gain over the medians is so many of its standard errors. (Tables of
-# pure noise, 200 of five shapes: the gain is positive in 44, and as large as that in none.)
-_SURELY = 2.0
-# Fewer cells say nothing.
-_LEAST = 8
 
 
 class Aside(NamedTuple):
-    """Cells that were kept aside, all arrays at the cells and NaN where nothing was kept aside."""
+    """Held-out cells, all arrays at the cells and NaN elsewhere."""
 
     chosen: np.ndarray
     residual: np.ndarray
     """Standardised."""
     error: np.ndarray
     """The same of a fit with the number of components that was chosen by them."""
+    variance: np.ndarray
+    """Of that error, as this fit has it."""
     away: np.ndarray
     """The residual if the median of the column is the prediction."""
 
     @classmethod
     def none(cls, cells: AbstractCells) -> "Aside":
-        """Nothing was kept aside."""
+        """No cell is held out."""
         nothing = np.full(cells.values.shape, np.nan)
-        return cls(np.zeros(cells.values.shape, bool), nothing, nothing, nothing)
+        return cls(np.zeros(cells.values.shape, bool), nothing, nothing, nothing, nothing)
 
     def joined(self, other: "Aside") -> "Aside":
         """Both, of different cells."""
@@ -46,19 +39,22 @@ class Aside(NamedTuple):
 
     def with_errors(self, other: "Aside") -> "Aside":
         """Errors of another fit, where it has some."""
-        return self._replace(error=np.where(other.chosen, other.residual, self.error))
+        return self._replace(
+            error=np.where(other.chosen, other.residual, self.error),
+            variance=np.where(other.chosen, other.variance, self.variance),
+        )
 
-    def scores(self, predicted: Prediction) -> np.ndarray:
-        """Sizes of the errors in the standard errors of the fit to all cells.
+    def scores(self) -> np.ndarray:
+        """Sizes of the errors in standard errors of the fit that has not seen the cells.
 
-        Its intervals are to be calibrated: a fit to fewer cells may find more noise.
+        Holes of the table are to the fit of all cells what held-out cells are to this one.
         """
-        return np.abs(self.error) / np.sqrt(predicted.variance)
+        return np.abs(self.error) / np.sqrt(self.variance)
 
 
 @dataclasses.dataclass(frozen=True)
 class HeldOut:
-    """How well cells that were kept aside are predicted; wrong ones are left out."""
+    """How well held-out cells are predicted; outliers are left out."""
 
     count: int
     error: float
@@ -75,24 +71,28 @@ class HeldOut:
 
     @property
     def helps(self) -> bool:
-        """Whether cells are predicted better than by one number for each column, surely."""
-        return bool(self.count >= _LEAST and self.gain > _SURELY)
+        """Whether cells are predicted better than by one number for each column, significantly."""
+        return bool(self.count >= constants.FEW and self.gain > constants.SURELY)
 
 
 def measured(cells: AbstractCells, model: Model, chosen: np.ndarray) -> Aside:
     """Errors of a model at cells that it has not seen."""
     values = cells.values[chosen]
     residual = values - cells.products_at(model.left, model.right_factor, chosen)
-    away = np.full(chosen.shape, np.nan)
-    error = away.copy()
-    away[chosen], error[chosen] = values, residual
-    return Aside(chosen, error, error, away)
+    noise = np.broadcast_to(cells.of_columns(model.variance), chosen.shape)[chosen]
+    variance = noise / cells.weights[chosen] + sum(
+        cells.products_at(*factors, chosen) for factors in uncertainty_factors(model)
+    )
+    nothing = np.full(chosen.shape, np.nan)
+    away, error, spread = nothing.copy(), nothing.copy(), nothing
+    away[chosen], error[chosen], spread[chosen] = values, residual, variance
+    return Aside(chosen, error, error, spread, away)
 
 
 def summarised(
     cells: AbstractCells, aside: Aside, scores: np.ndarray, verdict: Judgement
 ) -> HeldOut:
-    """What the user is told."""
+    """The summary for the user."""
     kept = aside.chosen & ~verdict.wrong
     count = int(kept.sum())
     if not count:
@@ -100,7 +100,7 @@ def summarised(
     residual, away = np.abs(aside.residual[kept]), np.abs(aside.away[kept])
     from_mean = np.abs(cells.values - _means_of_others(cells))[kept]
     unexplained, total, around_mean = (
-        np.minimum(each, _CLIPPED) ** 2 for each in (residual, away, from_mean)
+        np.minimum(each, constants.CLIPPED) ** 2 for each in (residual, away, from_mean)
     )
     # The median of a column of zeros and ones is one of them, and its mean predicts better.
     total = min(total, around_mean, key=np.sum)
@@ -109,8 +109,8 @@ def summarised(
     sums = float(np.sum(unexplained)), float(np.sum(total))
     return HeldOut(
         count=count,
-        error=_NORMAL * float(np.median(residual)),
-        median_error=_NORMAL * float(np.median(away)),
+        error=constants.NORMAL * float(np.median(residual)),
+        median_error=constants.NORMAL * float(np.median(away)),
         explained=1 - sums[0] / sums[1] if sums[1] > 0 else float(sums[0] == 0),
         coverage=_covered(cells, scores, np.where(aside.chosen, verdict.counts, 0.0)),
         gain=_in_units(float(np.sum(gains)), spread),
@@ -119,7 +119,9 @@ def summarised(
 
 def _means_of_others(cells: AbstractCells) -> np.ndarray:
     """At the cells: the mean of the other cells of the column, with large ones clipped."""
-    clipped = np.where(cells.known, np.clip(cells.values, -_CLIPPED, _CLIPPED), 0.0)
+    clipped = np.where(
+        cells.known, np.clip(cells.values, -constants.CLIPPED, constants.CLIPPED), 0.0
+    )
     sums, counts = (cells.total_by_column(each) for each in (clipped, 1.0 * cells.known))
     others = np.maximum(cells.of_columns(counts) - 1, 1)
     return (cells.of_columns(sums) - clipped) / others
@@ -139,7 +141,9 @@ def _covered(cells: AbstractCells, scores: np.ndarray, counts: np.ndarray) -> fl
         other = np.where(half, 0.0, counts)
         if not other.any():
             continue
-        widths = calibrated(cells, np.where(other > 0, scores, 0.0), nothing, other).width(_LEVEL)
+        widths = calibrated(cells, np.where(other > 0, scores, 0.0), nothing, other).width(
+            constants.LEVEL
+        )
         limit = np.broadcast_to(cells.of_columns(widths), counts.shape)
         inside += float(np.sum(counts, where=half & (scores <= limit)))
     return inside / float(np.sum(counts)) if np.any(counts) else np.nan

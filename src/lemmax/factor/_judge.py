@@ -6,35 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from . import _constants as constants
 from ._cells import AbstractCells
 from ._packed import outer, packed, twice
+from ._relative import shrunk
 from ._sweeps import Model
-
-# Right cells of real tables have heavier tails than the normal law: Student's, with the likeliest
-# of these degrees of freedom, for the table and for each column. (League and 111 other tables: F1
-# of spikes .943 and .926 at 8 standard deviations, .766 and .718 at 4; .940, .916, .755 and .694
-# with 5 everywhere. 90 % intervals cover less than 80 % of 13 instances; else of 23.)
-_FREEDOMS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 16.0)
-# A column has tails of its own if they are likelier than the table's by this much (logarithm); with
-# 0, F1 of spikes of 4 standard deviations is .03 smaller. Twice as much changes .002.
-_MARGIN = 2.0
-# A column with scores this much smaller than those of the others is explained nearly exactly.
-_EXACT = 0.1
-# The tails of the table are found from so many cells at the most.
-_ENOUGH = 10_000
-# Sizes of wrong cells are lognormal. The prior: as if so many were known, 8 units in the median,
-# within a factor of e^.5; never narrower than e^.3.
-_PRIOR, _MEDIAN, _SPREAD, _NARROWEST = 5.0, np.log(8.0), 0.5, 0.3
-_WRONG, _FEWEST, _MOST = 0.05, 1e-4, 0.5
-# The law of wrong cells is found in so many rounds at the most, or once none of its numbers changes
-# by this much: a round changes a third of what the one before has changed.
-_ROUNDS, _SETTLED = 30, 1e-6
-# A cell that its row does not explain may still be usual in its column, by Student's law.
-_USUAL_FREEDOM, _USUAL, _NEARLY_SETTLED = 5.0, 0.02, 1e-3
-# Noise may be over-estimated by the fit, but not by more than this factor.
-_SMALLEST_UNIT = 0.5
-# A cell that alone determines its row has no prediction by the others.
-_LARGEST_LEVERAGE = 0.99
 
 
 class Prediction(NamedTuple):
@@ -60,7 +36,9 @@ def predictions(cells: AbstractCells, model: Model, residual: np.ndarray) -> Pre
         fitted = inside + cells.products(*from_columns, piece)
         noise = cells.of_columns(model.variance, piece)
         weights = cells.weights[piece]
-        leverage = np.minimum(weights * model.right[piece] * inside / noise, _LARGEST_LEVERAGE)
+        leverage = np.minimum(
+            weights * model.right[piece] * inside / noise, constants.LARGEST_LEVERAGE
+        )
         apart = 1 / (1 - leverage)
         known = weights > 0
         away[piece] = np.where(known, residual[piece] * apart, 0.0)
@@ -125,7 +103,7 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     if away.ndim == 2:  # columns of a list have few entries each
         # Columns that tell nothing about tails have those of the others.
         tails = np.where(telling, _tails(cells, away, unit, scales, best, law), best)
-    freedom, scale = np.array(_FREEDOMS)[tails], scales[tails]
+    freedom, scale = np.array(constants.FREEDOMS)[tails], scales[tails]
     right, size = np.empty(away.shape), np.empty(away.shape)
 
     def prepare(piece: slice) -> None:
@@ -150,49 +128,33 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     cells.in_pieces(judge)
     if away.ndim < 2:
         return Judgement(wrong, 1.0 * (known & ~wrong))
-    return Judgement(wrong, _counting(cells, known, right, size))
+    return Judgement(wrong, _counting(cells, wrong))
 
 
-def _counting(
-    cells: AbstractCells, known: np.ndarray, right: np.ndarray, size: np.ndarray
-) -> np.ndarray:
-    """Probabilities that a cell is not wrong, though the others may not explain it.
+def _counting(cells: AbstractCells, wrong: np.ndarray) -> np.ndarray:
+    """How much the error of each cell counts for intervals: the probability that it is right.
 
-    A cell far from its prediction, but usual in its column, may be right: then it is one of those
-    that intervals have to cover. So a cell is explained, or anything that is usual in its column,
-    or wrong; the shares of the last two and the sizes of wrong cells are found together.
+    Wrong cells may be anywhere in the table. So if a row or a column has more cells that look wrong
+    than most rows or columns have, the surplus are its tails, or rows that the model does not
+    explain: right cells, and intervals have to cover such cells. So are cells that others do not
+    explain, but that are within the interval of their column alone.
     """
-    usual = _student(np.abs(cells.values), 1.0, _USUAL_FREEDOM)
-    law, share = _Law(_MEDIAN, _SPREAD, _WRONG), _USUAL  # the law of the judgement explains both
-    some = _places(known)
-    parts = right.flat[some], usual.flat[some], size.flat[some]
-    for _ in range(_ROUNDS):
-        before = law
-        odd, wrong = _posteriors(*parts, law, share)
-        moment = wrong * parts[2]
-        law = _updated(np.array([wrong.sum(), moment.sum(), (moment * parts[2]).sum()]), len(some))
-        share = float(np.clip(np.mean(odd), _FEWEST, _MOST))
-        if np.allclose(before, law, rtol=0.0, atol=_NEARLY_SETTLED):
+    wrong = wrong & (np.abs(cells.values) > constants.QUANTILE)
+    known, likely = 1.0 * cells.known, 1.0 * wrong
+    for sums, side, spread in (
+        (cells.row_sums, 1, cells.of_rows),
+        (cells.column_sums, 0, cells.of_columns),
+    ):
+        ones = np.ones((cells.shape[side], 1))
+        counts, found = sums(known, ones)[:, 0], sums(1.0 * wrong, ones)[:, 0]
+        share = found.sum() / counts.sum()
+        if share == 0:
             break
-    counts = np.empty(known.shape)
-
-    def work(piece: slice) -> None:
-        wrong = _posteriors(right[piece], usual[piece], size[piece], law, share)[1]
-        counts[piece] = np.where(known[piece], 1 - wrong, 0.0)
-
-    cells.in_pieces(work)
-    return counts
-
-
-def _posteriors(
-    right: np.ndarray, usual: np.ndarray, size: np.ndarray, law: _Law, share: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that a cell is unexplained but usual, and that it is wrong."""
-    noise = right + np.log(max(1 - law.share - share, _FEWEST))
-    odd = usual + np.log(share)
-    wrong = np.log(law.share) + _wrong_density(size, law)
-    total = np.logaddexp(np.logaddexp(noise, odd), wrong)
-    return np.exp(odd - total), np.exp(wrong - total)
+        away = found / np.maximum(counts, 1.0) - share
+        shares = share + shrunk(away, counts, share * (1 - share))
+        usual = float(np.median(shares[counts > 0]))
+        likely = likely * spread(np.minimum(1.0, usual / np.maximum(shares, usual)))
+    return known - likely
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -203,34 +165,36 @@ def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
     if known.ndim < 2 or known.shape[1] < 2:
         return np.ones(known.shape[1:], bool)
     own = [np.median(scores[some, k]) if some.any() else 0.0 for k, some in enumerate(known.T)]
-    return np.array(own) > _EXACT * np.median(own)
+    return np.array(own) > constants.DUPLICATE * np.median(own)
 
 
 def _places(known: np.ndarray) -> np.ndarray:
     """Of known cells, in the flattened array: all of them, or enough."""
-    if known.size <= _ENOUGH:
+    if known.size <= constants.ENOUGH_CELLS:
         return np.flatnonzero(known)
-    places = np.random.default_rng(0).integers(0, known.size, _ENOUGH)
+    places = np.random.default_rng(0).integers(0, known.size, constants.ENOUGH_CELLS)
     chosen = places[known.flat[places]]
     return chosen if len(chosen) else np.flatnonzero(known)
 
 
 def _scales(scores: np.ndarray) -> np.ndarray:
     """By which factor the errors of the fit are corrected, for each of the degrees of freedom."""
-    middle = float(np.median(scores)) / special.stdtrit(np.array(_FREEDOMS), 0.75)
-    return np.maximum(middle, _SMALLEST_UNIT)
+    middle = float(np.median(scores)) / special.stdtrit(np.array(constants.FREEDOMS), 0.75)
+    return np.maximum(middle, constants.SMALLEST_UNIT)
 
 
 def _likeliest(away: np.ndarray, unit: np.ndarray, scales: np.ndarray) -> tuple[int, _Law]:
     """Which degrees of freedom make all cells the likeliest, and the law of the wrong ones."""
     found, size = [], _logarithm(away)
-    for freedom, scale in zip(_FREEDOMS, scales, strict=True):
+    for freedom, scale in zip(constants.FREEDOMS, scales, strict=True):
         right = _student(away, unit * scale, freedom)
 
         def sums(law: _Law, right: np.ndarray = right) -> np.ndarray:
             return _moments(_odds(right, size, law), size, 1.0)
 
-        law = _settled(_Law(_MEDIAN, _SPREAD, _WRONG), sums, len(away))
+        law = _settled(
+            _Law(constants.WRONG_MEDIAN, constants.WRONG_SPREAD, constants.WRONG), sums, len(away)
+        )
         found.append((float(np.sum(_likelihood(right, size, law))), law))
     best = int(np.argmax([each[0] for each in found]))
     return best, found[best][1]
@@ -248,21 +212,21 @@ def _tails(
 
     def work(piece: slice) -> np.ndarray:
         size, known, gains = _logarithm(away[piece]), cells.weights[piece] > 0, []
-        for freedom, scale in zip(_FREEDOMS, scales, strict=True):
+        for freedom, scale in zip(constants.FREEDOMS, scales, strict=True):
             likely = _likelihood(_student(away[piece], unit[piece] * scale, freedom), size, law)
             gains.append(np.sum(likely, axis=0, where=known))
         return np.array(gains)
 
     gains = np.sum(cells.in_pieces(work), axis=0)
-    gains[best] += _MARGIN
+    gains[best] += constants.TAIL_MARGIN
     return np.argmax(gains, axis=0)
 
 
 def _settled(law: _Law, sums: Callable[[_Law], np.ndarray], count: int) -> _Law:
     """The law that agrees with the moments of the cells that it calls wrong."""
-    for _ in range(_ROUNDS):
+    for _ in range(constants.SWEEPS):
         before, law = law, _updated(sums(law), count)
-        if np.allclose(before, law, rtol=0.0, atol=_SETTLED):
+        if np.allclose(before, law, rtol=0.0, atol=constants.SETTLED):
             break
     return law
 
@@ -270,18 +234,25 @@ def _settled(law: _Law, sums: Callable[[_Law], np.ndarray], count: int) -> _Law:
 def _updated(sums: np.ndarray, count: int) -> _Law:
     """The law of wrong cells from their moments."""
     total, first, second = sums
-    median = float((first + _PRIOR * _MEDIAN) / (total + _PRIOR))
-    squares = second - 2 * median * first + median**2 * total + _PRIOR * _SPREAD**2
+    median = float(
+        (first + constants.WRONG_PRIOR * constants.WRONG_MEDIAN) / (total + constants.WRONG_PRIOR)
+    )
+    squares = (
+        second
+        - 2 * median * first
+        + median**2 * total
+        + constants.WRONG_PRIOR * constants.WRONG_SPREAD**2
+    )
     return _Law(
         median,
-        max(_NARROWEST, float(np.sqrt(squares / (total + _PRIOR)))),
-        float(np.clip((total + _WRONG) / (count + 1), _FEWEST, _MOST)),
+        max(constants.WRONG_NARROWEST, float(np.sqrt(squares / (total + constants.WRONG_PRIOR)))),
+        float(np.clip((total + constants.WRONG) / (count + 1), constants.FEWEST, constants.HALF)),
     )
 
 
 def _moments(odds: np.ndarray, size: np.ndarray, known: np.ndarray | float) -> np.ndarray:
     """How many cells are wrong, and the sums of their sizes and of the squares of these."""
-    likely = known / (1 + np.exp(np.clip(-odds, -60, 60)))
+    likely = known / (1 + np.exp(np.clip(-odds, -constants.SURE, constants.SURE)))
     moment = likely * size
     return np.array([likely.sum(), moment.sum(), (moment * size).sum()])
 

@@ -38,5 +38,11 @@ def _places(size: int) -> np.ndarray:
 
 def twice(matrices: np.ndarray) -> np.ndarray:
     """Packed, so that products of packed matrices are traces: twice what is off the diagonal."""
-    above = np.triu_indices(matrices.shape[-1])
-    return packed(matrices) * np.where(above[0] == above[1], 1.0, 2.0)
+    return packed(matrices) * doubled(matrices.shape[-1])
+
+
+@functools.cache
+def doubled(size: int) -> np.ndarray:
+    """2 for entries of a packed triangle off the diagonal, 1 for those on it."""
+    above = np.triu_indices(size)
+    return np.where(above[0] == above[1], 1.0, 2.0)

@@ -1,43 +1,23 @@
-"""The number of components, from cells that were kept aside."""
+"""The number of components, from held-out cells."""
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import AbstractCells
 from ._sweeps import Model, Posterior, row_equations
 
-# The share of cells that are kept aside to choose the rank and to measure errors, and how many are
-# enough.
-_ASIDE, _ENOUGH_ASIDE = 0.15, 20_000
-# Of small tables several parts are kept aside one after the other, until there are so many cells,
-# but no more parts than that. (Against one part: errors of the league 2 % smaller, of 90 instances
-# of other tables 1 % smaller, of 230 more .4 % larger, of 255 more .5 % smaller; F1 of spikes of 4
-# standard deviations .79, .73, .75, .74 instead of .76, .68, .76, .72.)
-_LEAST_ASIDE, _MOST_FOLDS = 300, 6
-# Fewer cells kept aside than this do not tell the rank; weak components are shrunk anyway. (League
-# and 112 other tables: the 99th percentile of the error over IterativeImputer's is 1.47; 1.63 with
-# 0.)
-_FEW_ASIDE = 60
-# Errors at cells kept aside count at most so many units each.
-_CLIPPED, _NORMAL = 4.0, 1.4826
-# Of a list, ranks whose mean squared errors are within this part are as good. (Two million entries,
-# rank 5: errors of ranks 5 to 8 at the cells kept aside differ by a millionth, but with rank 8 the
-# predictions are 11 % worse. With ten times as much, components of MovieLens 100k are lost.)
-_AS_WELL = 1e-4
-# A component helps surely if errors fall by so many standard errors of that.
-_SURELY = 2.0
-
 
 def kept_aside(cells: AbstractCells, rng: np.random.Generator) -> list[np.ndarray]:
-    """Parts of the cells that are kept aside, one after the other: one, or of few cells several."""
+    """Hold-out sets: one, or several in turn if there are few cells."""
     count = max(1, cells.count)
-    share = min(_ASIDE, _ENOUGH_ASIDE / count)
+    share = min(constants.ASIDE, constants.ENOUGH_ASIDE / count)
     draws = rng.random(cells.values.shape)
-    parts = int(np.clip(np.ceil(_LEAST_ASIDE / (share * count)), 1, _MOST_FOLDS))
+    parts = int(np.clip(np.ceil(constants.LEAST_ASIDE / (share * count)), 1, constants.MOST_FOLDS))
     return [cells.known & (k * share <= draws) & (draws < (k + 1) * share) for k in range(parts)]
 
 
 def without(cells: AbstractCells, chosen: np.ndarray) -> AbstractCells:
-    """The cells but for those kept aside."""
+    """The cells without the held-out ones."""
     return cells.with_weights(np.where(chosen, 0.0, cells.weights))
 
 
@@ -57,7 +37,7 @@ def with_components(model: Model, rank: int) -> Model:
 def errors_by_rank(
     cells: AbstractCells, part: AbstractCells, model: Model, chosen: np.ndarray
 ) -> list[np.ndarray]:
-    """Sizes of the errors at the cells kept aside, with the first components alone: 0, 1, ...
+    """Sizes of the errors at the held-out cells, with the first components alone: 0, 1, ...
 
     Each in units of its own noise, as weights tell it.
     """
@@ -76,31 +56,31 @@ def errors_by_rank(
 
 def best_rank(errors: list[np.ndarray]) -> int:
     """The number of components with the smallest errors; of few cells, all that there are."""
-    if len(errors[0]) < _FEW_ASIDE:
+    if len(errors[0]) < constants.FEW_ASIDE:
         return len(errors) - 1
     # Not the fewest that are about as good: 1e-4 of the squares cost 2 % of the league's errors.
-    return int(np.argmin(np.mean(np.minimum(errors, _CLIPPED) ** 2, axis=1)))
+    return int(np.argmin(np.mean(np.minimum(errors, constants.CLIPPED) ** 2, axis=1)))
 
 
 def fewest_components(errors: list[np.ndarray]) -> int:
-    """The smallest rank that is as good as the best at the cells kept aside.
+    """The smallest rank that is as good as the best at the held-out cells.
 
     Surplus components shrink at first, and which of the ranks is the best is left to chance; but in
     the fit to all entries of a list they grow on the noise.
     """
     best = best_rank(errors)
-    limit = _CLIPPED * _NORMAL * float(np.median(errors[best]))
+    limit = constants.CLIPPED * constants.NORMAL * float(np.median(errors[best]))
     squares = np.mean(np.minimum(errors, limit) ** 2, axis=1)
-    return int(np.argmax(squares <= (1 + _AS_WELL) * squares[best]))
+    return int(np.argmax(squares <= (1 + constants.AS_WELL) * squares[best]))
 
 
 def last_helps(errors: list[np.ndarray]) -> bool:
-    """Whether the last component lowers the errors at the cells kept aside, surely."""
-    if len(errors) < 2 or len(errors[0]) < _FEW_ASIDE:
+    """Whether the last component lowers the errors at the held-out cells significantly."""
+    if len(errors) < 2 or len(errors[0]) < constants.FEW_ASIDE:
         return False
-    before, after = (np.minimum(each, _CLIPPED) ** 2 for each in errors[-2:])
+    before, after = (np.minimum(each, constants.CLIPPED) ** 2 for each in errors[-2:])
     gains = before - after
-    return bool(np.sum(gains) > _SURELY * np.std(gains) * np.sqrt(len(gains)))
+    return bool(np.sum(gains) > constants.SURELY * np.std(gains) * np.sqrt(len(gains)))
 
 
 def exact_rank(errors: list[np.ndarray], as_good: float) -> int:

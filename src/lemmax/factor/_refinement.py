@@ -4,29 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import AbstractCells
 from ._packed import outer, packed, twice, unpacked
 from ._sweeps import Model, Setting
-
-_STEPS = 100
-# Iterations of conjugate gradients for each, at the most, and how small they make the gradient.
-_ITERATIONS, _SMALL = 100, 1e-2
-# The search ends if so many steps have not brought the median residual down to this part.
-_PATIENCE, _PROGRESS = 10, 0.5
-# Cells count if their residual is below so many medians.
-_BULK = 6.0
-# Residuals this small, in units of their column, are rounding errors.
-ROUNDING = 1e-9
-_COLLAPSED = 1e-13
-# Cells with residuals up to this are polished, until a step brings no progress.
-_NEARLY_ROUNDING = 1e-5
-# What is added to normal equations, relative to their trace: to those of single rows and columns,
-# and to those of all together, where rows of too few cells would be anything.
-_RIDGE, _DAMPING = 1e-14, 1e-10
-# Levels of the annealing.
-_LEVELS = 40
-# Rows and columns of which less is explained may have been left behind.
-_MOSTLY = 0.6
 
 
 class Refinement:
@@ -57,27 +38,27 @@ class Refinement:
     def run(self, allowed: np.ndarray) -> None:
         """Least squares on the bulk of the residuals, which shrinks with them."""
         best, since = np.inf, 0
-        for _ in range(_STEPS):
+        for _ in range(constants.STEPS):
             self.steps += 1
             residual = self.residual()
             sizes = np.abs(residual)
             median = float(np.median(sizes[allowed]))
-            if median <= _COLLAPSED:
+            if median <= constants.COLLAPSED:
                 break
-            level = max(_BULK * median, _COLLAPSED)
+            level = max(constants.BULK * median, constants.COLLAPSED)
             self._gauss_newton(residual, (allowed & (sizes <= level)).astype(np.float64))
-            best, since = (median, 0) if median < _PROGRESS * best else (best, since + 1)
-            if since >= _PATIENCE:
+            best, since = (median, 0) if median < constants.HALF * best else (best, since + 1)
+            if since >= constants.PATIENCE:
                 break
 
     def polish(self, allowed: np.ndarray) -> None:
         """Least squares on all cells that are nearly explained, until the last of them is."""
-        allowed = allowed & (self.sizes() <= _NEARLY_ROUNDING)
+        allowed = allowed & (self.sizes() <= constants.NEARLY_ROUNDING)
         best = np.inf
         while True:
             residual = self.residual()
             worst = float(np.max(np.abs(residual)[allowed], initial=0.0))
-            if worst <= _COLLAPSED or worst > _PROGRESS * best:
+            if worst <= constants.COLLAPSED or worst > constants.HALF * best:
                 break
             best = worst
             self.steps += 1
@@ -85,12 +66,12 @@ class Refinement:
 
     def lost(self) -> tuple[bool, bool]:
         """Whether there are rows, and columns, of which less than most is explained."""
-        explained = (self.sizes() <= ROUNDING) * self.cells.known
+        explained = (self.sizes() <= constants.ROUNDING) * self.cells.known
         sums = (self.cells.row_sums, self.cells.column_sums)
         ones = (np.ones((size, 1)) for size in reversed(self.cells.shape))
         known, right = 1.0 * self.cells.known, 1.0 * explained
         rows, columns = (
-            bool(np.any(total(right, one) < _MOSTLY * total(known, one)))
+            bool(np.any(total(right, one) < constants.HALF * total(known, one)))
             for total, one in zip(sums, ones, strict=True)
         )
         return rows, columns
@@ -117,7 +98,7 @@ class Refinement:
 
     def anneal(self, rows: bool) -> None:
         """Rows (or columns) alone, from a loss in which nearly all cells count to a sharp one."""
-        for level in np.geomspace(1.0, _COLLAPSED, _LEVELS):
+        for level in np.geomspace(1.0, constants.COLLAPSED, constants.ANNEALING_LEVELS):
             residual = self.residual()
             self._step(residual, self.cells.known / (1 + (residual / level) ** 2), rows)
 
@@ -152,8 +133,8 @@ class Refinement:
         grams = [
             _grams(total, weights, design) for total, design in zip(sums, designs, strict=True)
         ]
-        damping = [_DAMPING * np.trace(gram, axis1=1, axis2=2)[:, None] for gram in grams]
-        inverses = [np.linalg.inv(_regular(gram, _DAMPING)) for gram in grams]
+        damping = [constants.DAMPING * np.trace(gram, axis1=1, axis2=2)[:, None] for gram in grams]
+        inverses = [np.linalg.inv(_regular(gram, constants.DAMPING)) for gram in grams]
 
         def gradient(at: np.ndarray) -> list[np.ndarray]:
             return [
@@ -177,8 +158,8 @@ class Refinement:
         solution = [np.zeros_like(each) for each in rest]
         direction = improved = alone(rest)
         size = first = dot(rest, improved)
-        for _ in range(_ITERATIONS):
-            if size <= _SMALL**2 * first or size <= 0:
+        for _ in range(constants.STEPS):
+            if size <= constants.SMALL_GRADIENT**2 * first or size <= 0:
                 break
             image = product(direction)
             curvature = dot(direction, image)
@@ -206,7 +187,7 @@ def _grams(sums: Any, weights: np.ndarray, design: np.ndarray) -> np.ndarray:
     return unpacked(sums(weights, packed(outer(design))), design.shape[1])
 
 
-def _regular(grams: np.ndarray, part: float = _RIDGE) -> np.ndarray:
+def _regular(grams: np.ndarray, part: float = constants.COLLAPSED) -> np.ndarray:
     """The same with so little more that all of them have inverses."""
     traces = np.trace(grams, axis1=1, axis2=2)
     ridge = np.where(traces > 0, part * traces, 1.0)

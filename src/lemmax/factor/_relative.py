@@ -5,13 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import AbstractCells
 from ._sweeps import Model, Setting, weigh
-
-# Rounds in which rows and columns are found in turn.
-_ROUNDS = 3
-# No row or column is taken to be more precise than this, as a part of the common variance.
-_SMALLEST = 0.1
 
 
 class RelativeNoise(NamedTuple):
@@ -41,7 +37,7 @@ def relative_noise(cells: AbstractCells, model: Model, setting: Setting) -> Rela
     if not total:
         return noise
     squares = squares * (count / total)
-    for _ in range(_ROUNDS):
+    for _ in range(constants.ROUNDS):
         other = squares / cells.of_columns(noise.columns)
         noise = noise._replace(rows=_shrunk(other, weighed.right, cells.row_sums, cells.shape[1]))
         other = squares / cells.of_rows(noise.rows)
@@ -65,6 +61,25 @@ def _shrunk(
     away = np.where(known, sums(right * squares, ones)[:, 0] / counts - 1, 0.0)
     # Of one square; 2 if the noise is normal.
     variance = max(float(np.average((squares - 1) ** 2, weights=right)), 1e-12)
-    excess = np.sum(counts * away**2) - variance * np.count_nonzero(known)
-    between = max(0.0, float(excess)) / float(np.sum(right))
-    return np.maximum(1 + away * between / (between + variance / counts), _SMALLEST)
+    return np.maximum(1 + shrunk(away, counts * known, variance), constants.SMALLEST_RELATIVE)
+
+
+def shrunk(away: np.ndarray, counts: np.ndarray, variance: float) -> np.ndarray:
+    """Differences of means from the mean of all, each as small as it is uncertain.
+
+    Empirical Bayes: the variance between the means is what single numbers, of a given variance, do
+    not explain.
+
+    Parameters
+    ----------
+    away : array
+    counts : array
+        How many numbers each mean is of.
+    variance : float
+        Of a single number.
+    """
+    some = counts > 0
+    excess = np.sum(counts * away**2, where=some) - variance * np.count_nonzero(some)
+    between = max(0.0, float(excess)) / float(np.sum(counts))
+    counts = np.where(some, counts, 1.0)
+    return np.where(some, away * between / (between + variance / counts), 0.0)

@@ -11,36 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import ALL, AbstractCells, in_parallel
 from ._packed import outer, packed, unpacked
-
-# Loadings have a prior variance that the data set, as if there were so many more columns with
-# loadings of this precision: few columns cannot tell, and a precision that is too high loses weak
-# components (league: error over the best peer .953 with 3 to 30 columns, .987 without).
-_PRIOR_COLUMNS, _PRIOR_PRECISION = 10.0, 3.0
-# The noise of a column is known as if from so many more cells of this variance. (League: ten times
-# as much changes errors by .1 to .5 %; with less, exact tables are fitted more closely.)
-_PRIOR_CELLS, _PRIOR_VARIANCE = 2.0, 5e-4
-# Precision of a column's location, in its own units.
-_LOCATION_PRECISION = 1e-3
-# The share of wrong cells at the start, and its bounds.
-_WRONG, _FEWEST, _MOST = 0.05, 1e-3, 0.5
-# Wrong cells are spread evenly over so many times their root mean square (to both sides), which is
-# at least so many units of the column, and 5 units at the start; but over no more than the range of
-# the cells, if they have one unit. (With the range of each column, errors of tables of less than 60
-# rows are 1 % larger, and 6 instead of 3 instances of 111 tables have a coverage below 75 %.)
-_WIDTH, _NARROWEST, _AT_FIRST = 1.25, 3.0, 5.0
-# Where no value is further out than that, as in ratings, whatever is no normal noise looks like
-# wrong cells, and there are at most so many. (MovieLens 100k: error .908 as it is, .912 with 5 % of
-# random ratings; .9065 and .912 with half of it; .918 and .924 without the bound, when all rows had
-# the same noise.)
-_MOST_WITHIN = 0.04
-# Logarithms of odds beyond this are certainties.
-_SURE = 50.0
-# The noise never gets smaller than this part of a column's unit.
-_SMALLEST = 1e-6
-# So many small matrices are worth a thread: 50,000 of 9 rows are inverted in 41 ms instead of 72.
-_MATRICES = 10_000
 
 
 class Posterior(NamedTuple):
@@ -117,7 +90,7 @@ class Setting(NamedTuple):
 def start(cells: AbstractCells, rank: int, effects: bool, setting: Setting, seed: int) -> Model:
     """Loadings from singular vectors of the clipped table; weights from the cells alone."""
     count, width = cells.shape
-    clipped = np.clip(cells.values, -2.5, 2.5)
+    clipped = np.clip(cells.values, -constants.START_CLIPPED, constants.START_CLIPPED)
     loadings = np.zeros((width, rank))
     if rank:
         found = cells.leading_columns(clipped, rank, seed) / np.sqrt(count)
@@ -149,23 +122,23 @@ def _first(
     count, width = cells.shape
     rank = columns.mean.shape[1] - 1
     size = rank + effects
-    variance, wide = np.ones(width), _WIDTH * _AT_FIRST
+    variance, wide = np.ones(width), constants.WIDTH * constants.AT_FIRST
     return Model(
         columns=columns,
         rows=Posterior(np.zeros((count, size)), np.broadcast_to(np.eye(size), (count, size, size))),
         variance=variance,
         loading_precision=np.ones(rank),
         effect_variances=effect_variances,
-        wrong_share=_WRONG if setting.robust else _FEWEST,
+        wrong_share=constants.WRONG if setting.robust else constants.FEWEST,
         wrong_width=wide,
-        right=probability_right(cells, cells.values, variance, _WRONG, wide, setting),
+        right=probability_right(cells, cells.values, variance, constants.WRONG, wide, setting),
         effects=effects,
     )
 
 
 def smallest_variances(resolution: np.ndarray) -> np.ndarray:
     """What rounding to a resolution leaves at the least."""
-    return np.maximum(resolution**2 / 12, _SMALLEST**2)
+    return np.maximum(resolution**2 / 12, constants.SMALLEST_NOISE**2)
 
 
 def sweep(cells: AbstractCells, model: Model, setting: Setting) -> tuple[Model, np.ndarray]:
@@ -181,11 +154,15 @@ def sweep(cells: AbstractCells, model: Model, setting: Setting) -> tuple[Model, 
     if not setting.robust:
         return model, weighed.residual
     # The prior counts a quarter of a cell, wrong by the size of the start.
-    spread = np.sqrt((weighed.squares + 0.25 * _AT_FIRST**2) / (weighed.wrong + 0.25))
-    most = _MOST_WITHIN if setting.widest <= _WIDTH * _NARROWEST else _MOST
+    spread = np.sqrt((weighed.squares + 0.25 * constants.AT_FIRST**2) / (weighed.wrong + 0.25))
+    most = (
+        constants.MOST_WITHIN
+        if setting.widest <= constants.WIDTH * constants.NARROWEST
+        else constants.HALF
+    )
     model = model._replace(
-        wrong_share=float(np.clip(weighed.wrong / max(1, cells.count), _FEWEST, most)),
-        wrong_width=_WIDTH * max(float(spread), _NARROWEST),
+        wrong_share=float(np.clip(weighed.wrong / max(1, cells.count), constants.FEWEST, most)),
+        wrong_width=constants.WIDTH * max(float(spread), constants.NARROWEST),
     )
     return model, weighed.residual
 
@@ -277,12 +254,12 @@ def _update_columns(
     else:
         gram = unpacked(cells.column_sums(weights, packed(second)), rank + 1)
         shift = cells.column_sums(weighted, design)
-    precision = (len(gram) + _PRIOR_COLUMNS) / (
-        _loading_squares(model) + _PRIOR_COLUMNS / _PRIOR_PRECISION
+    precision = (len(gram) + constants.PRIOR_COLUMNS) / (
+        _loading_squares(model) + constants.PRIOR_COLUMNS / constants.PRIOR_PRECISION
     )
     fixed = np.inf
     if setting.centred:
-        fixed = 1 / model.effect_variances[1] if model.effects else _LOCATION_PRECISION
+        fixed = 1 / model.effect_variances[1] if model.effects else constants.SMALLEST_NOISE
     prior = np.append(precision, fixed)
     inverse = np.zeros_like(gram)
     free = np.isfinite(prior)
@@ -307,7 +284,9 @@ def _noise(
     counts = cells.total_by_column(right)
     if not setting.own_noise:
         squares, counts = np.full_like(squares, squares.sum()), np.full_like(counts, counts.sum())
-    variance = (squares + _PRIOR_CELLS * _PRIOR_VARIANCE) / (counts + _PRIOR_CELLS)
+    variance = (squares + constants.PRIOR_CELLS * constants.PRIOR_VARIANCE) / (
+        counts + constants.PRIOR_CELLS
+    )
     return np.maximum(variance, setting.smallest)
 
 
@@ -334,19 +313,24 @@ def probability_right(
     known = weights > 0
     if not setting.robust:
         return known.astype(np.float64)
-    variance = cells.of_columns(variance, piece) / np.where(known, weights, 1.0)
-    noise = -0.5 * residual**2 / variance - 0.5 * np.log(2 * np.pi * variance)
     width = min(wrong_width, setting.widest)
+    # Everything but the square is a number for each column, and the logarithm of the weight.
     anything = np.log(wrong_share / (1 - wrong_share)) - np.log(2 * width)
-    odds = anything - noise
+    level = anything + 0.5 * np.log(2 * np.pi * variance)
+    odds = residual**2
+    odds *= weights
+    odds *= cells.of_columns(0.5 / variance, piece)
+    odds += cells.of_columns(level, piece)
+    odds -= cells.half_log_weights[piece]
     # What is surely wrong has no weight at all: it would be multiplied by squares of the values.
-    return (known & (odds < _SURE)) / (1 + np.exp(np.clip(odds, -_SURE, _SURE)))
+    known &= odds < constants.SURE
+    return known / (1 + np.exp(np.clip(odds, -constants.SURE, constants.SURE)))
 
 
 def turned(model: Model, setting: Setting) -> Model:
     """The same table with scores of mean 0 and covariance 1, and orthogonal loadings.
 
-    Without it, rows and columns pass the size of a component to and fro for hundreds of sweeps.
+    Without it, rows and columns exchange the size of a component for hundreds of sweeps.
     """
     rank = model.rank
     if not rank:
@@ -359,7 +343,7 @@ def turned(model: Model, setting: Setting) -> Model:
         mean[:, rank] += mean[:, :rank] @ shift[:rank] + (shift[rank] if model.effects else 0.0)
         move = np.eye(rank + 1)
         move[rank, :rank] = shift[:rank]
-        covariance = move @ covariance @ move.T
+        covariance = _transformed(covariance, move.T)
     middle = scores[:, :rank].T @ scores[:, :rank] / len(scores)
     middle += spread[:, :rank, :rank].mean(axis=0)
     root = np.linalg.cholesky(middle)
@@ -373,11 +357,38 @@ def turned(model: Model, setting: Setting) -> Model:
     by_row, by_column = np.eye(spread.shape[1]), np.eye(rank + 1)
     by_row[:rank, :rank], by_column[:rank, :rank] = for_scores, for_loadings
     return model._replace(
-        rows=Posterior(scores, by_row.T @ spread @ by_row),
-        columns=Posterior(mean, by_column.T @ covariance @ by_column),
+        rows=Posterior(scores, _transformed(spread, by_row)),
+        columns=Posterior(mean, _transformed(covariance, by_column)),
     )
 
 
+def _transformed(covariances: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """``by.T @ each @ by`` of symmetric matrices, in two products for all of them."""
+    half = (covariances.reshape(-1, len(by)) @ by).reshape(covariances.shape)
+    return (half.transpose(0, 2, 1).reshape(-1, len(by)) @ by).reshape(covariances.shape)
+
+
 def _inverses(matrices: np.ndarray) -> np.ndarray:
-    parts = np.array_split(matrices, max(1, len(matrices) // _MATRICES))
-    return np.concatenate(in_parallel(np.linalg.inv, parts))
+    """Of positive definite matrices."""
+    parts = np.array_split(matrices, max(1, len(matrices) // constants.BATCH))
+    worthwhile = matrices.size * matrices.shape[-1] > constants.WORTHWHILE
+    return np.concatenate(in_parallel(_eliminated, parts, worthwhile))
+
+
+def _eliminated(matrices: np.ndarray) -> np.ndarray:
+    """Inverses by Gauss-Jordan elimination of all matrices at once, which need no pivots.
+
+    (600 matrices of 12 rows: .8 ms instead of 1.5 ms by LAPACK, one by one.)
+    """
+    size = matrices.shape[-1]
+    work = np.ascontiguousarray(matrices.transpose(1, 2, 0))
+    product = np.empty_like(work)
+    for k in range(size):
+        pivot = 1 / work[k, k]
+        row, column = work[k] * pivot, work[:, k].copy()
+        column[k] = 0.0
+        np.multiply(column[:, None], row, out=product)
+        work -= product
+        work[k], work[:, k] = row, -column * pivot
+        work[k, k] = pivot
+    return np.ascontiguousarray(work.transpose(2, 0, 1))

@@ -13,18 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._cells import DenseCells, in_parallel
-from ._packed import outer, packed, unpacked
+from ._packed import doubled, outer, packed, unpacked
 from ._sweeps import Posterior, Setting, probability_right
-
-# The prior of the precisions of terms: as if so many more rows of this precision were known.
-_PRIOR_ROWS, _PRIOR_PRECISION = 1.0, 1.0
-_WRONG, _FEWEST, _MOST = 0.05, 1e-3, 0.5
-_WIDTH, _NARROWEST, _AT_FIRST = 1.25, 3.0, 5.0
-# Entries are visited in pieces of so many.
-_PIECE = 1 << 17
-# Products of features are formed in buffers of so many numbers, which stay in the cache.
-_GATHERED = 1 << 17
 
 
 class TensorCells:
@@ -50,7 +42,7 @@ class TensorCells:
 
     def pieces(self) -> list[slice]:
         """Of slices along the first mode: what is computed at a piece stays near the processor."""
-        step = max(1, _PIECE * len(self.values) // self.values.size)
+        step = max(1, constants.PIECE * len(self.values) // self.values.size)
         return [slice(begin, begin + step) for begin in range(0, len(self.values), step)]
 
 
@@ -82,7 +74,7 @@ def mode_sums(weights: np.ndarray, features: list[np.ndarray], mode: int) -> np.
         return weights.reshape(shape[mode], after) @ late
     early = row_products(features[:mode])
     blocks = weights.reshape(before, shape[mode], after)
-    step = max(1, _GATHERED // late.size)
+    step = max(1, constants.PIECE // late.size)
     total = np.zeros((shape[mode], late.shape[1]))
     for begin in range(0, before, step):
         some = slice(begin, begin + step)
@@ -130,14 +122,8 @@ class TensorModel(NamedTuple):
     def uncertainty(self, values: np.ndarray) -> np.ndarray:
         """Variances of the values, at every entry."""
         seconds = [second_moments(mode) for mode in self.modes]
-        seconds[-1] = seconds[-1] * _double(self.rank)
+        seconds[-1] = seconds[-1] * doubled(self.rank)
         return np.maximum(at_entries(seconds) - values**2, 0.0)
-
-
-def _double(rank: int) -> np.ndarray:
-    """Twice what is off the diagonal of packed matrices."""
-    above = np.triu_indices(rank)
-    return np.where(above[0] == above[1], 1.0, 2.0)
 
 
 def second_moments(mode: Posterior) -> np.ndarray:
@@ -155,8 +141,8 @@ def first_model(
         modes,
         np.ones(rank),
         1.0,
-        _WRONG if setting.robust else _FEWEST,
-        _WIDTH * _AT_FIRST,
+        constants.WRONG if setting.robust else constants.FEWEST,
+        constants.WIDTH * constants.AT_FIRST,
         cells.weights,
     )
     return balanced(model._replace(right=_weighed(cells, model, setting, blank=True).right))
@@ -178,7 +164,7 @@ def _weighed(
     """Residuals and probabilities of all entries; of the values themselves if there is no model."""
     residual, right = np.empty(cells.values.shape), np.empty(cells.values.shape)
     seconds = [second_moments(mode) for mode in model.modes]
-    seconds[-1] = seconds[-1] * _double(model.rank)
+    seconds[-1] = seconds[-1] * doubled(model.rank)
     variance = np.array([model.variance])
 
     def work(piece: slice) -> tuple[float, float, float]:
@@ -218,10 +204,10 @@ def sweep(
         return model, weighed.residual
     count = float(np.count_nonzero(cells.known))
     wrong = count - float(np.sum(weighed.right))
-    spread = np.sqrt((weighed.wrong_squares + 0.25 * _AT_FIRST**2) / (wrong + 0.25))
+    spread = np.sqrt((weighed.wrong_squares + 0.25 * constants.AT_FIRST**2) / (wrong + 0.25))
     model = model._replace(
-        wrong_share=float(np.clip(wrong / max(1.0, count), _FEWEST, _MOST)),
-        wrong_width=_WIDTH * max(float(spread), _NARROWEST),
+        wrong_share=float(np.clip(wrong / max(1.0, count), constants.FEWEST, constants.HALF)),
+        wrong_width=constants.WIDTH * max(float(spread), constants.NARROWEST),
     )
     return model, weighed.residual
 
@@ -254,5 +240,6 @@ def balanced(model: TensorModel) -> TensorModel:
     last = model.modes[-1]
     last = Posterior(last.mean * scale, last.covariance * np.multiply.outer(scale, scale))
     squares = np.sum(last.mean**2 + np.einsum("nii->ni", last.covariance), axis=0)
-    precision = (len(last.mean) + _PRIOR_ROWS) / (squares + _PRIOR_ROWS / _PRIOR_PRECISION)
+    # The prior is one more row, of precision 1.
+    precision = (len(last.mean) + 1) / (squares + 1)
     return model._replace(modes=(*modes, last), precision=precision)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._threads import one_thread_of_lapack
 from ..status import Stopped
+from . import _constants as constants
 from ._calibration import Calibration
 from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns
@@ -15,21 +16,8 @@ from ._exact import determined
 from ._fit import Fitted, Options, fit, settled_rows
 from ._held_out import HeldOut
 from ._judge import Prediction, predictions, uncertainty_factors
-from ._refinement import ROUNDING
 from ._relative import RelativeNoise
 from ._sweeps import Model, Posterior, Setting
-
-# The level whose interval sets the standard error, and its normal quantile.
-_LEVEL, _QUANTILE = 0.9, 1.6448536269514722
-# Standard errors this small, in units of the columns, are rounding errors of an exact table.
-_ROUNDING = 1e-6
-# A list of entries with at least this share of a table is fitted as one: matrix products are faster
-# than sums over a list.
-_DENSE = 0.2
-# A row or column is doubtful if so much of it is wrong.
-_MOSTLY = 0.5
-# Cells of new rows are wrong only outside intervals of this level.
-_SURELY = 0.999
 
 
 class Rows(NamedTuple):
@@ -120,19 +108,23 @@ class FactorModel:
 
     def width(self, level: float) -> np.ndarray:
         """Half widths of intervals of a level, in standard errors, for each column."""
-        return self.calibration.width(level) * _QUANTILE / self.calibration.width(_LEVEL)
+        return (
+            self.calibration.width(level)
+            * constants.QUANTILE
+            / self.calibration.width(constants.LEVEL)
+        )
 
     @property
     def rounding(self) -> np.ndarray:
         """What intervals allow for rounding errors where standard errors are 0, for each column."""
-        return self.scale * (ROUNDING if self.exact else 0.0)
+        return self.scale * (constants.ROUNDING if self.exact else 0.0)
 
     def _errors(self, variance: np.ndarray, columns: np.ndarray | slice) -> np.ndarray:
         """Standard errors in units of the table, from variances of the model."""
         errors = np.sqrt(variance) * self.scale[columns]
         if self.exact:
-            return np.where(variance > _ROUNDING**2, errors, 0.0)
-        return errors * self.calibration.width(_LEVEL)[columns] / _QUANTILE
+            return np.where(variance > constants.SMALLEST_NOISE**2, errors, 0.0)
+        return errors * self.calibration.width(constants.LEVEL)[columns] / constants.QUANTILE
 
     def predict(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and standard errors at places; -1 is a row or column that was not seen."""
@@ -172,7 +164,7 @@ class FactorModel:
         predicted = predictions(cells, model, cells.values - standard)
         wrong = np.zeros(table.shape, bool)
         if self.setting.robust:
-            limit = self.calibration.width(_SURELY) * np.sqrt(predicted.variance)
+            limit = self.calibration.width(constants.NEW_ROWS_LEVEL) * np.sqrt(predicted.variance)
             wrong = cells.known & (model.right < 0.5) & (np.abs(predicted.residual) > limit)
         return Rows(
             model.rows.mean[:, : self.rank],
@@ -282,7 +274,7 @@ class FactorFit(FactorModel):
         for sums, other in ((cells.row_sums, 1), (cells.column_sums, 0)):
             ones = np.ones((cells.shape[other], 1))
             seen, bad = sums(known, ones)[:, 0], sums(wrong, ones)[:, 0]
-            doubtful.append((seen == 0) | (bad > _MOSTLY * seen))
+            doubtful.append((seen == 0) | (bad > constants.HALF * seen))
         if self.told is not None:
             doubtful = [each | ~one for each, one in zip(doubtful, self.told, strict=True)]
         return np.flatnonzero(doubtful[0]), np.flatnonzero(doubtful[1])
@@ -339,7 +331,9 @@ def fit_entries(
     """
     options = options or Options(effects=True, common=True)
     places = np.asarray(rows, np.int64) * shape[1] + columns
-    if len(places) >= _DENSE * shape[0] * shape[1] and len(np.unique(places)) == len(places):
+    if len(places) >= constants.DENSE * shape[0] * shape[1] and len(np.unique(places)) == len(
+        places
+    ):
         table = np.full(shape, np.nan)
         table[rows, columns] = values
         precisions = None

@@ -9,6 +9,7 @@ from scipy import special
 
 from .._terms import balanced, decompose, nearest_tucker, unfolded
 from ..status import Stopped
+from . import _constants as constants
 from ._calibration import LEVELS, Calibration, calibrated
 from ._fit import Options
 from ._held_out import Aside, HeldOut, summarised
@@ -17,31 +18,11 @@ from ._series import Sweeps
 from ._sweeps import Setting, smallest_variances
 from ._tensor_sweeps import TensorCells, TensorModel, first_model, sweep
 
-# Sweeps at the most; a fit has converged when one changes the entries by the first part of the
-# noise, and has not if they are used up beyond the second.
-_SWEEPS, _STILL, _MOVING = 60, 3e-3, 0.1
-# Noise this small, in units of the entries, may be none: least squares are for exact data.
-_NEARLY_EXACT = 1e-3
-# The share of entries that are kept aside, and how many are enough.
-_ASIDE, _ENOUGH_ASIDE = 0.15, 20_000
-# Entries are clipped at so many units for the start, whose core is decomposed so often.
-_CLIPPED, _TRIES = 2.5, 3
-# A singular value stands out of the noise from so many times its edge on. (Too few terms are found
-# sooner than too many: the start of the next fit knows holes and wrong entries better.)
-_EDGE = 1.5
-# Errors at entries kept aside count at most so many units.
-_LARGEST = 4.0
-_LARGEST_LEVERAGE = 0.99
-_NORMAL = 1.4826
-_LEVEL, _QUANTILE = 0.9, 1.6448536269514722
-_MOSTLY = 0.5
-_HALF = 0.5
-
 
 class _Rank(NamedTuple):
     model: TensorModel
     errors: np.ndarray
-    """Squared errors at the entries kept aside."""
+    """Squared errors at the held-out entries."""
     bound_is_low: bool = False
 
 
@@ -63,7 +44,7 @@ class TensorFit:
         self.rank, self.sweeps, self.seconds = model.rank, run.sweeps, seconds
         self.converged, self.interrupted = run.converged, run.interrupted
         self.bound_is_low = bound_is_low
-        """Whether one more term than allowed predicts entries kept aside better."""
+        """Whether one more term than allowed predicts held-out entries better."""
         values = model.values()
         predicted = _predictions(cells, model, values)
         flat = cells.flat
@@ -72,7 +53,7 @@ class TensorFit:
             verdict = judged(flat, predicted)
         self.wrong: np.ndarray = verdict.wrong.reshape(values.shape)
         """Which entries are wrong."""
-        scores, unseen = predicted.scores(), aside.scores(predicted)
+        scores, unseen = predicted.scores(), aside.scores()
         self._calibration: Calibration = calibrated(flat, scores, unseen, verdict.counts)
         self.held_out: HeldOut = summarised(flat, aside, unseen, verdict)
         self._variance, self._values = predicted.variance.reshape(values.shape), values
@@ -91,7 +72,7 @@ class TensorFit:
     @property
     def nearly_exact(self) -> bool:
         """Whether there may be no noise at all, which least squares would show."""
-        return bool(self._model.variance <= _NEARLY_EXACT**2)
+        return bool(self._model.variance <= constants.NEARLY_EXACT_TENSOR**2)
 
     @property
     def exact(self) -> bool:
@@ -104,13 +85,15 @@ class TensorFit:
 
     def standard_errors(self) -> np.ndarray:
         """Of every entry, as predicted by the others."""
-        scale = float(self._calibration.width(_LEVEL)[0]) / _QUANTILE
+        scale = float(self._calibration.width(constants.LEVEL)[0]) / constants.QUANTILE
         return np.sqrt(self._variance) * self._unit * scale
 
     @property
     def interval_widths(self) -> np.ndarray:
         """Half widths of intervals in standard errors, for the levels of `interval_width`."""
-        return self._calibration.widths * _QUANTILE / self._calibration.width(_LEVEL)
+        return (
+            self._calibration.widths * constants.QUANTILE / self._calibration.width(constants.LEVEL)
+        )
 
     def doubtful(self) -> tuple[np.ndarray, ...]:
         """Slices of each mode of which nothing is known, or most of what is known is wrong."""
@@ -118,7 +101,7 @@ class TensorFit:
         for mode in range(known.ndim):
             seen = unfolded(known, mode).sum(axis=1)
             wrong = unfolded(self.wrong, mode).sum(axis=1)
-            found.append(np.flatnonzero((seen == 0) | (wrong > _MOSTLY * seen)))
+            found.append(np.flatnonzero((seen == 0) | (wrong > constants.HALF * seen)))
         return tuple(found)
 
 
@@ -158,7 +141,7 @@ def fit_tensor(
     weights = ~np.isnan(tensor) * (1.0 if weights is None else weights)
     known = weights > 0
     values = np.where(known, tensor, 0.0)
-    unit = _NORMAL * float(np.median(np.abs(values[known])))
+    unit = constants.NORMAL * float(np.median(np.abs(values[known])))
     unit = unit or float(np.sqrt(np.mean(values[known] ** 2))) or 1.0
     cells = TensorCells(values / unit, weights / np.mean(weights, where=known))
     setting = Setting(
@@ -169,7 +152,9 @@ def fit_tensor(
         centred=False,
     )
     rng = np.random.default_rng(options.seed)
-    chosen = known & (rng.random(known.shape) < min(_ASIDE, _ENOUGH_ASIDE / known.sum()))
+    chosen = known & (
+        rng.random(known.shape) < min(constants.ASIDE, constants.ENOUGH_ASIDE / known.sum())
+    )
 
     def watch(step: int, noise: float) -> None:
         late = max_seconds is not None and time.perf_counter() - began > max_seconds
@@ -196,7 +181,7 @@ class _Run(Sweeps):
     """Series of sweeps over entries."""
 
     def __init__(self, setting: Setting, watch: Callable[[int, float], None]):
-        super().__init__(watch, _SWEEPS, _MOVING)
+        super().__init__(watch, constants.SWEEPS, constants.MOVING)
         self.setting = setting
 
     def over(self, cells: TensorCells, model: TensorModel) -> TensorModel:
@@ -205,7 +190,9 @@ class _Run(Sweeps):
             model,
             lambda model: sweep(cells, model, self.setting),
             lambda now, before: np.sqrt(np.mean((now - before) ** 2, where=cells.known)),
-            lambda noise: noise if noise <= _NEARLY_EXACT else _STILL * noise,
+            lambda noise: (
+                noise if noise <= constants.NEARLY_EXACT_TENSOR else constants.STILL * noise
+            ),
         )
 
 
@@ -217,20 +204,22 @@ def _best_rank(
     run: _Run,
     rng: np.random.Generator,
 ) -> _Rank:
-    """The number of terms that predicts entries kept aside best, and a fit without them.
+    """The number of terms that predicts held-out entries best, and a fit without them.
 
     From the number of singular values that stand out of the noise, up and down.
     """
     most = options.components or options.most
     known = part.known
-    filled = np.clip(part.values, -_CLIPPED, _CLIPPED) / np.mean(known)
+    filled = np.clip(part.values, -constants.START_CLIPPED, constants.START_CLIPPED) / np.mean(
+        known
+    )
     fits: dict[int, _Rank] = {}
 
     def fitted(rank: int) -> _Rank:
         nonlocal filled
         if rank not in fits:
             start = nearest_tucker(filled, rank, symmetric=False, noisy=True)
-            factors = decompose(start, rank, rng, symmetric=False, tries=_TRIES)
+            factors = decompose(start, rank, rng, symmetric=False, tries=constants.ROUNDS)
             first = first_model(part, factors, run.setting)
             allowed = run.last
             try:
@@ -241,15 +230,15 @@ def _best_rank(
                 raise
             values = model.values()
             errors = np.sqrt(cells.weights) * (cells.values - values)
-            fits[rank] = _Rank(model, np.minimum(np.abs(errors[chosen]), _LARGEST) ** 2)
+            fits[rank] = _Rank(model, np.minimum(np.abs(errors[chosen]), constants.CLIPPED) ** 2)
             # The next start sees what this fit has made of holes and wrong entries.
-            filled = np.where(known & (model.right > _HALF), cells.values, values)
+            filled = np.where(known & (model.right > constants.HALF), cells.values, values)
         return fits[rank]
 
     if options.components is not None or not chosen.any():
         return fitted(most)
     best = fitted(_standing(filled, most))
-    while best.model.variance > _NEARLY_EXACT**2:
+    while best.model.variance > constants.NEARLY_EXACT_TENSOR**2:
         more = fitted(best.model.rank + 1)
         if not _is_better(more, best):
             break
@@ -274,17 +263,20 @@ def _standing(tensor: np.ndarray, most: int) -> int:
         matrix = unfolded(tensor, mode)
         squares = np.linalg.eigvalsh(matrix @ matrix.T)[::-1]
         size = np.sqrt(max(0.0, float(np.sum(squares[most:]))) / tensor.size)
-        edge = _EDGE * size * (np.sqrt(side) + np.sqrt(tensor.size / side))
+        edge = constants.EDGE * size * (np.sqrt(side) + np.sqrt(tensor.size / side))
         standing = max(standing, int(np.sum(squares[:most] > edge**2)))
     return standing
 
 
 def _measured(cells: TensorCells, model: TensorModel, chosen: np.ndarray) -> Aside:
-    """Errors at the entries kept aside."""
-    residual = cells.values - model.values()
-    flat = (np.where(chosen, each, np.nan).reshape(-1, 1) for each in (residual, cells.values))
-    residual, away = flat
-    return Aside(chosen.reshape(-1, 1), residual, residual, away)
+    """Errors at the held-out entries."""
+    values = model.values()
+    variance = model.variance / np.where(chosen, cells.weights, 1.0) + model.uncertainty(values)
+    residual, spread, away = (
+        np.where(chosen, each, np.nan).reshape(-1, 1)
+        for each in (cells.values - values, variance, cells.values)
+    )
+    return Aside(chosen.reshape(-1, 1), residual, residual, spread, away)
 
 
 def _predictions(cells: TensorCells, model: TensorModel, values: np.ndarray) -> Prediction:
@@ -292,7 +284,7 @@ def _predictions(cells: TensorCells, model: TensorModel, values: np.ndarray) -> 
     known = cells.known
     fitted = model.uncertainty(values)
     leverage = cells.weights * model.right * fitted / model.variance
-    apart = 1 / (1 - np.minimum(leverage, _LARGEST_LEVERAGE))
+    apart = 1 / (1 - np.minimum(leverage, constants.LARGEST_LEVERAGE))
     residual = np.where(known, (cells.values - values) * apart, 0.0)
     noise = model.variance / np.where(known, cells.weights, 1.0)
     return Prediction(residual.reshape(-1, 1), (noise + fitted * apart).reshape(-1, 1))
