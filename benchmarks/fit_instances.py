@@ -241,15 +241,3 @@ def other_instance(family: str, seed: int, reach: float = 3.0, wrong: str = "") 
         reach=reach,
         sigma=sigma,
     )
-
-
-def twins(case: Instance) -> list[np.ndarray]:
-    """All parameters with the curve of the truth: terms exchanged, a width with another sign."""
-    if case.family == "two exponentials":
-        return [case.truth, case.truth[[2, 3, 0, 1]]]
-    if case.family == "peak":
-        return [case.truth, case.truth * np.array([1.0, 1.0, -1.0, 1.0, 1.0])]
-    if case.family.startswith("two lorentzians"):
-        signs = [np.array([1, 1, a, 1, 1, b]) for a in (1, -1) for b in (1, -1)]
-        return [x * s for x in (case.truth, case.truth[[3, 4, 5, 0, 1, 2]]) for s in signs]
-    return [case.truth]

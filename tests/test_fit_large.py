@@ -95,7 +95,7 @@ def test_parameters_that_the_data_do_not_determine_are_named(name):
 def test_errors_of_combinations_without_the_matrix_of_all(name, monkeypatch):
     y, start = instance()
     dense = lm.fit(curves, y, start, args=(T,), jacobian=lm.jacobians.Dense())
-    monkeypatch.setattr(importlib.import_module("lemmax.fit._large_errors"), "MOST", 3)
+    monkeypatch.setattr(importlib.import_module("lemmax.fit._constants"), "MOST", 3)
     found = lm.fit(curves, y, start, args=(T,), jacobian=KINDS[name])
     assert found.status is lm.FitStatus.FITTED
     assert found.covariance.shape == (0, 0)

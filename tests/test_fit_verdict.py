@@ -274,7 +274,7 @@ def test_a_picture():
     figure = lm.plots.fit(fitted, T)
     above, below = figure.axes
     drawn = {line.get_label(): len(line.get_xdata()) for line in above.lines}
-    assert sum(count for label, count in drawn.items() if label.startswith("wrong")) == 5
+    assert sum(count for label, count in drawn.items() if label.startswith("outliers")) == 5
     assert drawn["fit"] == 40
     assert below.get_ylabel() == "residual"
     with pytest.raises(ValueError, match="t has shape"):

@@ -13,7 +13,7 @@ import lemmax as lm
 from lemmax import _journal
 from lemmax._journal import begun, journal
 from lemmax.estimators import CPDecomposition, MatrixCompletion, RobustPCA
-from lemmax.fit import many
+from lemmax.fit import _constants as constants
 from tests.commands import refusal_of, run
 
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ class Killed(BaseException):
 @pytest.fixture
 def impatient(monkeypatch):
     """Every stage, and every state of a stage, is written at once; few curves are a stage."""
-    monkeypatch.setattr(many, "_TOGETHER", 250)
+    monkeypatch.setattr(constants, "TOGETHER", 250)
     monkeypatch.setattr(_journal, "_SECONDS", 0.0)
     monkeypatch.setattr(_journal, "_SHARE", np.inf)
 
@@ -160,10 +160,10 @@ def test_other_runs_are_refused(tmp_path, impatient):
         lm.recover(other, lm.maps.LowRank(TABLE.shape, 4), checkpoint=tmp_path)
     ended = sorted(tmp_path.glob("ended-*"))
     ended[0].write_bytes(ended[0].read_bytes()[:-3])
-    with pytest.raises(ValueError, match="is not a file that lemmax has written"):
+    with pytest.raises(ValueError, match="is not a lemmax file"):
         recovered(checkpoint=tmp_path)
     (tmp_path / "journal.json").write_text("[]")
-    with pytest.raises(ValueError, match="is not a file that lemmax has written"):
+    with pytest.raises(ValueError, match="is not a lemmax file"):
         recovered(checkpoint=tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Models of one's own: parameters with errors, in spite of wrong data."""
+"""User models: parameters with standard errors, in spite of outliers."""
 
 from .api import fit as fit
 from .many import ManyFits as ManyFits

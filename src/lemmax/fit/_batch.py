@@ -1,12 +1,12 @@
 """The arguments of many fits of one model, checked, as arrays with an axis of curves first."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ._data import EPS, Task, arguments, numbers, prepare, spread_of
+from . import _constants as constants
+from ._data import Task, arguments, numbers, prepare, spread_of
 
 
 class Batch(NamedTuple):
@@ -66,19 +66,16 @@ def prepare_many(
     complete = bool(np.all(observed))
     filled = data if complete else np.where(observed, data, 0)
     n = np.maximum(np.sum(observed, axis=1), 1)
-    rounding = EPS * np.sqrt(np.sum(filled**2, axis=1) / n) + np.finfo(np.float64).tiny
+    rounding = constants.EPS * np.sqrt(_squares(filled) / n) + np.finfo(np.float64).tiny
     # Where nothing is missing, it need not be looked for: that takes longer than all the rest.
-    least, most, median, total = np.min, np.max, np.median, np.sum
-    if not complete:
-        least, most, median, total = np.nanmin, np.nanmax, np.nanmedian, np.nansum
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # curves without data
-        width = most(data, axis=1) - least(data, axis=1)
-        centre = median(data, axis=1) if len(task.layout.free) > 1 else np.zeros(count)
+    some = {"axis": 1, "where": True if complete else observed}
+    width = np.max(data, initial=-np.inf, **some) - np.min(data, initial=np.inf, **some)
     width = np.where(width > 0, width, 1.0)
-    constants = 1 if len(task.layout.free) > 1 else 0
-    freedom = np.maximum(n - constants, 1)
-    mean_square = total((data - centre[:, None]) ** 2, axis=1) / freedom
+    # The null model: a constant, or 0 if the model itself has one parameter.
+    constant = len(task.layout.free) > 1
+    away = filled - (np.sum(filled, axis=1) / n)[:, None] if constant else filled
+    freedom = np.maximum(n - constant, 1)
+    mean_square = _squares(away if complete else np.where(observed, away, 0)) / freedom
     variance = np.maximum(mean_square, rounding**2) / width**2
     free = list(task.layout.free)
     return Batch(
@@ -96,6 +93,10 @@ def prepare_many(
         width=width,
         null=freedom * (np.log(2 * np.pi * variance) + 1) / 2,
     )
+
+
+def _squares(rows: np.ndarray) -> np.ndarray:
+    return np.einsum("cn,cn->c", rows, rows)
 
 
 def _flat_of_many(parts: list[np.ndarray], kinds: tuple) -> np.ndarray:

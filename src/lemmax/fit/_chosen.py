@@ -1,27 +1,16 @@
-"""The search for the least value of a loss that the user chose: no datum is called wrong."""
+"""The search for the least value of a loss that the user chose: all data count."""
 
-from collections.abc import Callable
+import functools
 
 import numpy as np
 
+from . import _constants as constants
 from ._chosen_loss import Chosen
-from ._losses import squares
 from ._refine import Candidates, Setting, absolute
-from ._search import AGREE, Search, correlation
-from ._starts import linear_parameters, solve_linear, variations
+from ._search import Search
+from ._starts import linear_parameters
 from ._stationary import Minimiser, Stationary
 from ._steps import Ended
-
-# As for other fits: two ends must agree, and neighbouring slopes be correlated by no more than so
-# many standard deviations; weakly, by no more than this.
-_AGREEING, _CORRELATED, _WEAK = 2, 2.5, 0.5
-# Variations of the start in the first round, which part of them is followed, how many at most, and
-# how many of these to their minima.
-_FIRST_ROUND, _FOLLOWED_PART, _MOST, _FINISHED = 48, 8, 12, 3
-# Steps that only have to arrive in the right region, and those that find the minimum.
-_ROUGH, _FINAL = {"tol": 1e-3, "max_steps": 100}, {"tol": 1e-9, "max_steps": 400}
-# Residuals below so many rounding errors are none.
-_EXACT = 16.0
 
 
 class ChosenSearch(Search):
@@ -41,38 +30,32 @@ class ChosenSearch(Search):
             if not self.hopeless
         ]
 
-    def run(self, report: Callable[[int, float], None]) -> None:
-        """Look until the best minimum is convincing, or all is tried."""
-        setting, given = self.setting, self.given
-        plain = setting.descend(
-            given, setting.counts, squares(len(given)), known=self.known, **_FINAL
-        )
-        self._finish(self._proposed(np.concatenate([given, plain.x])))
-        report(self.starts, self.ends[0].point.value)
-        linear = linear_parameters(setting, self.start) if self._go_on else np.zeros(0, bool)
-        while self.tries > 0 and self._go_on:
-            before = self.found.length[0]
-            count = min(self.tries, _FIRST_ROUND if self.starts == len(given) else self.tries)
-            self.tries -= count
-            self.starts += count
-            tried = variations(self.start, setting.box, count, self.rng)
-            tried, residual = solve_linear(setting.wide, tried, linear)
-            value = self._values(residual)
-            followed = min(-(-count // _FOLLOWED_PART), _MOST)
-            proposed = self._proposed(tried[np.argsort(value, kind="stable")[:followed]])
-            self._finish(proposed[:_FINISHED])
-            report(self.starts, self.ends[0].point.value)
-            best = self.ends[0]
-            weak = correlation(best.slopes) <= _WEAK * np.sqrt(len(best.slopes))
-            if best.settled and weak and self.found.length[0] > before - AGREE:
-                break
+    def _begin(self) -> None:
+        self._finish(self._proposed(np.concatenate([self.given, self._least_squares().x])))
+
+    def _vary(self, count: int) -> None:
+        proposed = self._proposed(self._promising(count, self._values))
+        self._finish(proposed[: constants.FEW])
+
+    def _compare(self) -> None:
+        """All ends are minima already."""
+
+    @functools.cached_property
+    def linear(self) -> np.ndarray:
+        """Which parameters are eliminated from further starts."""
+        return linear_parameters(self.setting, self.start)
 
     @property
-    def _go_on(self) -> bool:
-        best, lengths = self.ends[0], self.found.length
-        agreeing = np.sum(lengths <= lengths[0] + AGREE)
-        alike = correlation(best.slopes) <= _CORRELATED
-        return not (best.settled and agreeing >= _AGREEING and alike)
+    def _residual(self) -> np.ndarray:
+        return self.ends[0].slopes
+
+    @property
+    def _fragile(self) -> bool:
+        return np.sum(self.found.length <= self.found.length[0] + constants.AGREE) < 2
+
+    @property
+    def _right_so_far(self) -> bool:
+        return self.ends[0].settled
 
     def _values(self, residual: np.ndarray) -> np.ndarray:
         value = self.loss.value(residual, np.ones_like(residual))
@@ -81,13 +64,13 @@ class ChosenSearch(Search):
     def _proposed(self, x: np.ndarray) -> np.ndarray:
         """Rough minima, the best first: by absolute values, then by the loss if that has weights.
 
-        Absolute values bear wrong data, as other losses do, and do not know their units.
+        Absolute values are robust, as the loss may be, and have no threshold in units of the data.
         """
         ended = absolute(self.setting.wide, x)
         if self.loss.kink is None:
             known = ended.residual, ended.jacobian
             ended = self.setting.wide.descend(
-                ended.x, self.setting.counts, self.loss, known=known, **_ROUGH
+                ended.x, self.setting.counts, self.loss, known=known, **constants.NEAR_MINIMUM
             )
         order = np.argsort(self._values(ended.residual), kind="stable")
         return ended.x[order]
@@ -102,17 +85,17 @@ class ChosenSearch(Search):
                 self.ends.append(self.minimiser.run(x, scale))
         # A minimum rather than none, unless that is far better; of equal ones the earliest.
         lengths = np.array([self.length(end.point.value) for end in self.ends])
-        lengths += np.where([end.settled for end in self.ends], 0.0, AGREE)
+        lengths += np.where([end.settled for end in self.ends], 0.0, constants.AGREE)
         least = np.min(lengths)
         order = np.argsort(np.where(lengths <= least + 1e-6, -np.inf, lengths), kind="stable")
         self.ends = [self.ends[k] for k in order]
         self.found = self._as_candidates()
 
     def length(self, value: float) -> float:
-        """Of the message that tells the data: proportional to the logarithm of the loss."""
+        """Description length: proportional to the logarithm of the loss."""
         n, p = len(self.setting.counts), len(self.start)
         power = 2 if self.loss.kink is None else 1
-        floor = n * (_EXACT * self.setting.rounding) ** power
+        floor = n * (constants.EXACT * self.setting.rounding) ** power
         return max(n - p, 1) / power * float(np.log(max(value, floor) / n))
 
     def _as_candidates(self) -> Candidates:

@@ -12,7 +12,7 @@ from ..losses import AbstractLoss
 
 def check_loss(loss: Any) -> None:
     """Raise a sentence for what cannot be the loss of a fit."""
-    check_kind("loss", loss, AbstractLoss, "one of lm.losses, or None, which finds wrong data")
+    check_kind("loss", loss, AbstractLoss, "one of lm.losses, or None, which finds outliers")
     if loss.weights is not None:
         raise ValueError("Weights are given by sigma, the standard deviation of each datum.")
     if not loss.separable:

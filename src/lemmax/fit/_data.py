@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from . import _constants as constants
 from ._program import Layout, ModelFailed, compiled, failure
 from ._steps import Box
 
-EPS = float(np.finfo(np.float64).eps)
 _NUMPY_IN_MODEL = (
     "The model must be written with jax.numpy: somewhere in it NumPy (or float(), int(), bool()) "
     "is applied to the parameters or to what depends on them, which cannot be differentiated. "
@@ -24,15 +24,12 @@ _NUMPY_IN_MODEL = (
 
 # Models that return what the data are like: to trace them again would take longer than the fit.
 _checked: collections.OrderedDict[Any, None] = collections.OrderedDict()
-_KEPT = 32
-# Lanes of the program for several, and how many are evaluated one by one.
-_TOGETHER, _ALONE = 16, 3
 
 
 def _remember(key: Any) -> None:
     with contextlib.suppress(TypeError):  # a model that cannot be hashed
         _checked[key] = None
-        while len(_checked) > _KEPT:
+        while len(_checked) > constants.KEPT_PROGRAMS:
             _checked.popitem(last=False)
 
 
@@ -72,7 +69,7 @@ class Task(NamedTuple):
     @property
     def rounding(self) -> float:
         """Rounding errors of a residual, as it is divided by sigma."""
-        return EPS * float(np.sqrt(np.mean((self.y / self.units) ** 2)))
+        return constants.EPS * float(np.sqrt(np.mean((self.y / self.units) ** 2)))
 
     def evaluate(self, lanes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and Jacobians of the observed data, divided by sigma."""
@@ -94,13 +91,13 @@ class Task(NamedTuple):
 
     def evaluate_together(self, lanes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same by a program for several lanes: one more to compile, and far fewer calls."""
-        if len(x) < _ALONE:
+        if len(x) < constants.LANES_ALONE:
             return self.evaluate(lanes, x)
         program = compiled(self.model, self.layout, self.observed.size, lanes=True)
         values, slopes = [], []
-        for first in range(0, len(x), _TOGETHER):
-            some = x[first : first + _TOGETHER]
-            filled = some[np.arange(_TOGETHER) % len(some)]
+        for first in range(0, len(x), constants.LANES_TOGETHER):
+            some = x[first : first + constants.LANES_TOGETHER]
+            filled = some[np.arange(constants.LANES_TOGETHER) % len(some)]
             try:
                 made = program(filled, self.base, self.args)
             except ModelFailed:  # in one of the lanes, nobody says in which
@@ -182,7 +179,7 @@ def _parameters(start: Any) -> tuple[np.ndarray, Any, tuple, tuple[str, ...]]:
     base = np.concatenate(leaves)
     if not np.all(np.isfinite(base)):
         bad = [name for name, value in zip(names, base, strict=True) if not np.isfinite(value)]
-        raise ValueError(f"The start must be finite; {_listed(bad)} is not.")
+        raise ValueError(f"The start must be finite; {listed(bad)} is not.")
     if base.size == 0:
         raise ValueError("The start holds no parameters.")
     return base, structure, tuple(shapes), tuple(names)
@@ -210,7 +207,8 @@ def numbers(leaf: Any, what: str) -> np.ndarray:
     return array
 
 
-def _listed(names: list[str], most: int = 6) -> str:
+def listed(names: list[str], most: int = 6) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -271,7 +269,7 @@ def _box(bounds, structure, shapes, base, names, free) -> Box:
     ):
         if np.any(wrong):
             bad = [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
-            raise ValueError(sentence.format(_listed(bad)))
+            raise ValueError(sentence.format(listed(bad)))
     return Box(low[free], high[free])
 
 

@@ -1,6 +1,6 @@
 """Derivatives of fitted parameters, by the implicit function theorem.
 
-At a minimum the slope of the loss over the right data vanishes, whatever the data, and so do the
+At a minimum the slope of the loss over the inliers vanishes, whatever the data, and so do the
 residuals of data at a kink of the loss: that gives the derivative of the parameters from second
 derivatives of the model there. No step of the search is differentiated, so that memory does not
 depend on their number.
@@ -16,18 +16,10 @@ from jaxtyping import Array, PyTree
 
 from .._tree import is_traced
 from ..losses import AbstractLoss
+from . import _constants as constants
 from ._chosen_loss import Chosen
 from ._program import outputs_as_vector
 from .result import Fit
-
-# Directions along which the curvature is below this part of the largest are not determined: the
-# parameters do not move along them. (A multiple of the rounding errors of second derivatives.)
-_FLAT = 1e4
-# What data change by more than this, for a change of scaled parameters by 1, they see.
-_SEEN = 1e-5
-# Slopes this close to the limits of a kink, residuals this close to where a loss bends, and active
-# data that are dependent up to this, are degenerate.
-_DEGENERATE = 1e-9
 
 
 def differentiable(
@@ -40,7 +32,7 @@ def differentiable(
 ) -> PyTree:
     """The fitted parameters as a function of data, arguments and sigma that JAX differentiates.
 
-    ``run`` fits concrete values; under the loss, the right data have a minimum there.
+    ``run`` fits concrete values; under the loss, the inliers have a minimum there.
     """
     # What may be differentiated: everything that is an array of floating-point numbers.
     leaves, structure = jax.tree.flatten((y, args, sigma))
@@ -145,7 +137,7 @@ class Minimum:
         self.scale = np.where(norms > 0, norms, 1)
         self.matrix, self.active = jacobian / self.scale, active
         rows = self.matrix[active]
-        if np.linalg.matrix_rank(rows, tol=_DEGENERATE) < len(active):
+        if np.linalg.matrix_rank(rows, tol=constants.DEGENERATE) < len(active):
             raise ValueError(
                 f"The parameters have no derivative: the curve goes through {len(active)} of the "
                 "data, more than there are parameters to be determined by them."
@@ -153,11 +145,14 @@ class Minimum:
         self.slopes = -np.linalg.pinv(rows.T) @ (others / self.scale)
         chosen = Chosen(loss)
         if chosen.kink is None:
-            bends = [chosen.bends(residual * (1 + side)) for side in (-_DEGENERATE, _DEGENERATE)]
+            bends = [
+                chosen.bends(residual * (1 + side))
+                for side in (-constants.DEGENERATE, constants.DEGENERATE)
+            ]
             at_limit = np.any(bends[0] != bends[1])
         else:
             low, high = chosen.kink
-            margin = _DEGENERATE * (high - low)
+            margin = constants.DEGENERATE * (high - low)
             at_limit = np.any((self.slopes <= low + margin) | (self.slopes >= high - margin))
         if at_limit:
             raise ValueError(
@@ -174,9 +169,9 @@ class Minimum:
         whole = np.block([[matrix / unit, rows.T], [rows, np.zeros((k, k))]])
         values, vectors = np.linalg.eigh((whole + whole.T) / 2)
         size = np.abs(values)
-        clear = size > _FLAT * np.finfo(float).eps * np.max(size, initial=0.0)
+        clear = size > constants.FLAT_HESSIAN * np.finfo(float).eps * np.max(size, initial=0.0)
         # What is flat must be what no datum sees: else the minimum is not a point.
-        if np.max(np.abs(self.matrix @ vectors[:p, ~clear]), initial=0.0) > _SEEN:
+        if np.max(np.abs(self.matrix @ vectors[:p, ~clear]), initial=0.0) > constants.UNSEEN**0.5:
             raise ValueError(
                 "The parameters have no derivative: the loss is flat along something that the data "
                 "see, so that its minimum is not a single point."

@@ -16,26 +16,11 @@ import numpy as np
 from jaxtyping import Array
 
 from .._programs import forget_programs_if_many
+from . import _constants as constants
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES
 from ._parallel import Program, side_by_side
 from ._program import Layout, flat_model
 
-# A step is taken if it brings this much of the predicted decrease.
-_ACCEPTED = 1e-4
-# The damping falls above and grows below these parts of it.
-_POOR, _GOOD = 0.25, 0.75
-# Damping at the start and where a lane gives up, relative to the diagonal.
-_FIRST, _LAST = 1e-3, 1e12
-# Steps between two looks at which lanes have ended: to pack them costs about as much as a step.
-_BLOCK = 8
-# So many lanes take their steps together: what they need stays in the cache.
-_CACHED = 64
-# Numbers of lanes that there are programs for; more are fitted in parts.
-_FEW, _MANY = 64, 1024
-_KEPT = 32
-# Up to so many parameters, each of the products with the Jacobian is a sum of its own, by BLAS. (Of
-# 2 to 5 parameters an evaluation takes half as long; of 8 it takes longer, and so does compiling.)
-_SMALL = 5
 _SHAPES = (SQUARES, ABSOLUTE, REDESCENDING)
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
@@ -82,6 +67,10 @@ class State(NamedTuple):
     damping: Any
     growth: Any
     """The factor by which the damping grows at the next rejected step."""
+    trial: Any
+    """Parameters to be evaluated next."""
+    predicted: Any
+    """Decrease of the value that the linearised model has there."""
     offset: Any
     ended: Any
     settled: Any
@@ -117,8 +106,8 @@ def descend(
         state.ended[len(lanes) :] = True
         return state, curves.of(places), keep[places], scale[places], steps, *shared
 
-    for first in range(0, max_steps, _BLOCK):
-        steps = np.int32(min(_BLOCK, max_steps - first))
+    for first in range(0, max_steps, constants.BLOCK):
+        steps = np.int32(min(constants.BLOCK, max_steps - first))
         parts = _parted(active)
         ends = side_by_side(block, [arguments(lanes, steps) for lanes in parts])
         for lanes, end in zip(parts, ends, strict=True):
@@ -154,12 +143,12 @@ def _mapped(program: Program, model: Model, *arrays: Any) -> np.ndarray:
 
 
 def _parted(lanes: np.ndarray) -> list[np.ndarray]:
-    return [lanes[k : k + _MANY] for k in range(0, len(lanes), _MANY)]
+    return [lanes[k : k + constants.MANY_LANES] for k in range(0, len(lanes), constants.MANY_LANES)]
 
 
 def _padded(lanes: np.ndarray) -> np.ndarray:
     """So many lanes that few programs serve all numbers of them: the first one fills up."""
-    size = _FEW if len(lanes) <= _FEW else _MANY
+    size = constants.CACHED if len(lanes) <= constants.CACHED else constants.MANY_LANES
     return np.concatenate([lanes, np.full(size - len(lanes), lanes[0])])
 
 
@@ -173,8 +162,10 @@ def _begun(x: np.ndarray) -> State:
         gram=np.zeros((lanes, p, p)),
         slope=np.zeros((lanes, p)),
         norms=np.zeros((lanes, p)),
-        damping=_FIRST * one,
+        damping=constants.FIRST_DAMPING * one,
         growth=2 * one,
+        trial=x.copy(),
+        predicted=0 * one,
         offset=np.inf * one,
         ended=np.zeros(lanes, bool),
         settled=np.zeros(lanes, bool),
@@ -195,7 +186,7 @@ def _program(model: Model) -> _Programs:
         return _compiled(model)
     if known is None:
         known = _programs[key] = _compiled(model)
-        while len(_programs) > _KEPT:
+        while len(_programs) > constants.KEPT_PROGRAMS:
             _programs.popitem(last=False)
     return known
 
@@ -222,21 +213,53 @@ def _compiled(model: Model) -> _Programs:
         p = x.shape[1]
         # Data that are not kept may be anything, even infinite. Without the barrier the model
         # would be evaluated anew for each of the products.
-        if p <= _SMALL:
+        if p <= constants.FEW_COLUMNS:
             rows = [jnp.where(keep, row, 0.0) for row in rows]
         else:
             rows = jnp.where(keep[:, None, :], jnp.stack(rows, axis=1), 0.0)
         rows = jax.lax.optimization_barrier(rows)
-        residual = rows[p] if p <= _SMALL else rows[:, p]
+        residual = rows[p] if p <= constants.FEW_COLUMNS else rows[:, p]
         losses, bent = _loss(shape, residual, scale[:, None])
         gram, slope = _products(rows, jnp.where(keep, bent, 0.0))
         return losses @ np.ones(residual.shape[1]), gram, slope
 
     def step(state, curves, keep, scale, shape, tol, base, args, low, high):
+        value, gram, slope = evaluate(state.trial, curves, keep, scale, shape, base, args)
+        blur = blur_of(state.value, curves, keep)
+        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(gram), axis=(1, 2))
+        gained = jnp.where(fine, state.value - value, -jnp.inf)
+        tiny = fine & (state.predicted <= 16 * blur * state.value)
+        tiny &= jnp.abs(gained) <= 64 * blur * state.value
+        predicted = jnp.where(state.predicted > 0, state.predicted, jnp.inf)
+        ratio = jnp.where(tiny, 1.0, gained / predicted)
+        # The first trial is the start.
+        first = jnp.isinf(state.value)
+        taken = jnp.where(first, fine, ratio > constants.ACCEPTED)
+        factor = jnp.where(ratio > constants.GOOD, 0.1, jnp.where(ratio < constants.POOR, 2.0, 0.5))
+        factor = jnp.where(first, 1.0, jnp.where(taken, factor, state.growth))
+        moved = state._replace(
+            x=_where(taken, state.trial, state.x),
+            value=_where(taken, value, state.value),
+            gram=_where(taken, gram, state.gram),
+            slope=_where(taken, slope, state.slope),
+            damping=state.damping * factor,
+            growth=jnp.where(taken, 2.0, 2 * state.growth),
+            ended=first & ~fine,
+        )
+        after = proposed(moved, blur_of(moved.value, curves, keep), tol, low[None], high[None])
+        return State(*map(lambda new, old: _where(state.ended, old, new), after, state))
+
+    def blur_of(value, curves, keep):
+        """The part of the residuals that is rounding errors."""
+        count = jnp.maximum(jnp.sum(keep, axis=1, dtype=float), 1)
+        rounding = curves.rounding
+        return constants.EPS + rounding / jnp.maximum(jnp.sqrt(value / count), rounding)
+
+    def proposed(state, blur, tol, low, high):
+        """The next trial, unless the lane has ended."""
         diagonal = jnp.diagonal(state.gram, axis1=1, axis2=2)
         norms = jnp.maximum(state.norms, jnp.sqrt(diagonal))
         size = jnp.where(norms > 0, norms, 1.0)
-        low, high = low[None], high[None]
         pressed = ((state.x <= low) & (state.slope > 0)) | ((state.x >= high) & (state.slope < 0))
         scaling = jnp.where(pressed, 0.0, 1 / size)
         gram = state.gram * (scaling[:, :, None] * scaling[:, None, :])
@@ -245,41 +268,18 @@ def _compiled(model: Model) -> _Programs:
         scaled = -_solve(damped, slope)
         full = -jnp.sum(slope * scaled, axis=1)
         offset = jnp.sqrt(jnp.maximum(full, 0) / jnp.maximum(state.value, jnp.finfo(float).tiny))
+        done = (offset <= jnp.maximum(tol, constants.BLUR * blur)) & (state.damping <= 1)
         trial = jnp.clip(state.x + scaled / size, low, high)
         moved = (trial - state.x) * size
         along = jnp.sum(gram * moved[:, None, :], axis=2)
-        predicted = -jnp.sum(moved * (2 * slope + along), axis=1)
-        value, new_gram, new_slope = evaluate(trial, curves, keep, scale, shape, base, args)
-        count = jnp.maximum(jnp.sum(keep, axis=1, dtype=float), 1)
-        spread = jnp.sqrt(state.value / count)
-        blur = jnp.finfo(float).eps + curves.rounding / jnp.maximum(spread, curves.rounding)
-        done = (offset <= jnp.maximum(tol, 8 * blur)) & (state.damping <= 1)
-        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(new_gram), axis=(1, 2))
-        gained = jnp.where(fine, state.value - value, -jnp.inf)
-        tiny = fine & (predicted <= 16 * blur * state.value)
-        tiny &= jnp.abs(gained) <= 64 * blur * state.value
-        ratio = jnp.where(tiny, 1.0, gained / jnp.where(predicted > 0, predicted, jnp.inf))
-        # The first step goes nowhere: it evaluates the start.
-        first = jnp.isinf(state.value)
-        done &= ~first
-        taken = jnp.where(first, fine, (ratio > _ACCEPTED) & ~done)
-        smaller = state.damping * jnp.where(ratio > _GOOD, 0.1, jnp.where(ratio < _POOR, 2.0, 0.5))
-        stuck = (state.damping > _LAST) | (first & ~fine)
-        after = State(
-            x=_where(taken, trial, state.x),
-            value=_where(taken, value, state.value),
-            gram=_where(taken, new_gram, state.gram),
-            slope=_where(taken, new_slope, state.slope),
+        return state._replace(
             norms=norms,
-            damping=jnp.where(
-                first, state.damping, jnp.where(taken, smaller, state.damping * state.growth)
-            ),
-            growth=jnp.where(taken, 2.0, 2 * state.growth),
+            trial=trial,
+            predicted=-jnp.sum(moved * (2 * slope + along), axis=1),
             offset=offset,
-            ended=done | stuck,
-            settled=done,
+            ended=state.ended | done | (state.damping > constants.LAST_DAMPING),
+            settled=done & ~state.ended,
         )
-        return State(*map(lambda new, old: _where(state.ended, old, new), after, state))
 
     def group(state, curves, keep, scale, steps, *shared):
         def body(carry):
@@ -314,7 +314,7 @@ def _compiled(model: Model) -> _Programs:
 
 
 def _grouped(leaf: Array) -> Array:
-    return leaf.reshape(-1, _CACHED, *leaf.shape[1:])
+    return leaf.reshape(-1, constants.CACHED, *leaf.shape[1:])
 
 
 def _where(lanes: Array, new: Array, old: Array) -> Array:

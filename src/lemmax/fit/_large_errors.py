@@ -1,4 +1,4 @@
-"""What the right data say about many parameters, without the dense Jacobian."""
+"""Standard errors of many parameters, without the dense Jacobian."""
 
 import abc
 from typing import Any
@@ -12,23 +12,12 @@ from .._programs import compiled
 from ..maps._core import conjugate_gradients
 from ..methods.jacobians import Sparse
 from ..methods.jacobians.sparse import Normal, entries
+from . import _constants as constants
 from ._large_problem import LargeProblem
-
-# Up to so many parameters the matrix of all covariances is formed: J'J by products of blocks, or
-# columns of its inverse from a sparse factor. Beyond, variances are had one by one, if asked for.
-MOST = 2000
-# Eigenvalues of the scaled J'J below this part of the largest, times the number of parameters, are
-# those of directions that the data do not see; and the part of a parameter in such a direction that
-# makes it undetermined.
-_UNSEEN, _COMPONENT = 1e-13, 1e-3
-# Numbers in a block of derivatives.
-_BLOCK = 2e7
-# Accuracy and most iterations of conjugate gradients.
-_TOL, _STEPS = 1e-7, 5000
 
 
 class Information(abc.ABC):
-    """J'J of the right data at the solution, in scaled parameters.
+    """J'J of the inliers at the solution, in scaled parameters.
 
     Parameters
     ----------
@@ -43,7 +32,7 @@ class Information(abc.ABC):
         self.problem, self.x, self.keep, self.held = problem, x, keep, held
         self.norms = self._norms()
         self.blind = ~held & (self.norms == 0)
-        """Parameters that no right datum changes with."""
+        """Parameters that no inlier depends on."""
         used = (self.norms > 0) & ~held
         self.inverse = np.where(used, 1 / np.where(used, self.norms, 1), 0)
         self.unseen = self.blind.copy()
@@ -56,7 +45,7 @@ class Information(abc.ABC):
 
     @abc.abstractmethod
     def slope(self, residual: np.ndarray) -> np.ndarray:
-        """``J'r`` on the right data, in scaled parameters."""
+        """``J'r`` on the inliers, in scaled parameters."""
 
     @abc.abstractmethod
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -121,10 +110,10 @@ class ByProducts(Information):
     def covariance(self) -> np.ndarray | None:
         """From the eigenvalues of J'J."""
         p = len(self.x)
-        if p > MOST:
+        if p > constants.MOST:
             self.checked = False
             return None
-        each = int(max(1, min(64, _BLOCK // len(self.keep))))
+        each = int(max(1, min(64, constants.TOGETHER // len(self.keep))))
         gram, scale = np.empty((p, p)), jnp.asarray(self.inverse)
         for first in range(0, p, each):
             unit = np.zeros((each, p))
@@ -138,9 +127,9 @@ class ByProducts(Information):
         used = self.inverse > 0
         size = np.where(used, size, 1)
         values, vectors = np.linalg.eigh((gram + gram.T) / 2 / np.outer(size, size))
-        clear = values > _UNSEEN * np.max(values, initial=0.0) * p
+        clear = values > constants.UNSEEN_SQUARED * np.max(values, initial=0.0) * p
         hidden = np.sum(vectors[:, ~clear] ** 2, axis=1)
-        self.unseen = self.blind | (used & (hidden > _COMPONENT**2))
+        self.unseen = self.blind | (used & (hidden > constants.NEGLIGIBLE**2))
         half = vectors[:, clear] / np.sqrt(values[clear])
         return self._marked((half @ half.T) * np.outer(self.inverse, self.inverse))
 
@@ -176,9 +165,9 @@ class BySparse(Information):
     def covariance(self) -> np.ndarray | None:
         """Column by column; directions that the data do not see show in the pivots."""
         used = self.inverse > 0
-        self.unseen = self.blind | (used & self.normal.undetermined(_COMPONENT))
+        self.unseen = self.blind | (used & self.normal.undetermined(constants.NEGLIGIBLE))
         p = len(self.x)
-        if p > MOST:
+        if p > constants.MOST:
             return None
         inverse = np.zeros((p, p))
         some = np.flatnonzero(used & ~self.unseen)
@@ -219,5 +208,7 @@ def _gram(model: Any, u: Array, root: Array, scale: Array, unit: Array) -> Array
 
 @compiled
 def _solve(model: Any, u: Array, root: Array, scale: Array, right: Array) -> tuple[Array, Array]:
-    ended = conjugate_gradients(_gram_action(model, u, root, scale), 0.0, right, None, _TOL, _STEPS)
+    ended = conjugate_gradients(
+        _gram_action(model, u, root, scale), 0.0, right, None, constants.CG_TOL, constants.CG_STEPS
+    )
     return ended.solution, ended.failed

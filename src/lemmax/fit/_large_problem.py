@@ -1,7 +1,7 @@
 """A fit of many parameters as a composite problem, whose Jacobian is never a dense matrix."""
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,12 +19,11 @@ from ..methods.jacobians.sparse import Colouring
 from ..problem import Composite
 from ..solve import solve
 from ..status import Status, Stopped
+from . import _constants as constants
 from ._data import Task
-from ._losses import SQUARES
+from ._losses import SQUARES, Loss
 from ._program import Layout, flat_model
-
-# Most steps of one descent. One number for all stages, so that they are one program.
-_STEPS = 255
+from ._steps import Ended
 
 
 class Model(eqx.Module):
@@ -95,16 +94,6 @@ class GeneralLoss(AbstractLoss):
         return jnp.where(gap > 0, gap, 1) * jnp.asarray(self.scale) ** 2
 
 
-class Descent(NamedTuple):
-    """Where a descent ended."""
-
-    x: np.ndarray
-    residual: np.ndarray
-    value: float
-    settled: bool
-    steps: int
-
-
 class LargeProblem:
     """Descents of one task, all in the same program."""
 
@@ -126,25 +115,27 @@ class LargeProblem:
         loss = GeneralLoss(jnp.asarray(shape), jnp.asarray(scale), weights=jnp.asarray(weight))
         return Composite(loss, self.map, self.data)
 
-    def residual(self, x: np.ndarray) -> np.ndarray:
-        """Of all data."""
-        return np.asarray(self.observe(self.map.function, jnp.asarray(x)) - self.data)
+    def evaluate(self, lanes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals of all data in a single lane, and no Jacobian."""
+        residual = self.observe(self.map.function, jnp.asarray(x[0])) - self.data
+        return np.asarray(residual)[None], np.zeros((1, 0, 0))
 
     def descend(
-        self, x: np.ndarray, weight: np.ndarray, shape: float, scale: float, tol: float
-    ) -> Descent:
-        """Minimise from x."""
+        self, evaluate: Any, x: np.ndarray, weight: np.ndarray, loss: Loss, *rest: Any, **options
+    ) -> Ended:
+        """Minimise from x, a single lane; of the options of other descents only ``tol`` counts."""
         result = solve(
-            self.problem(weight, shape, scale),
+            self.problem(weight[0], loss.shape, loss.scale[0]),
             trust_region(self.jacobian, bounds=self.bounds),
-            x,
-            max_steps=_STEPS,
-            tol=tol,
+            x[0],
+            max_steps=constants.STEPS,
+            tol=options["tol"],
             callback=lambda _: self.watch(),
             every=1 if self.jacobian.on_host else 4,
         )
         if result.status is Status.INTERRUPTED:
             raise Stopped
-        found = np.asarray(result.x)
+        found = np.asarray(result.x)[None]
         settled = result.status in (Status.STATIONARY, Status.CONVERGED)
-        return Descent(found, self.residual(found), float(result.value), settled, int(result.steps))
+        ends = (2 * float(result.value), np.nan, settled, int(result.steps))
+        return Ended(found, *self.evaluate(np.zeros(1, int), found), *(np.array([e]) for e in ends))

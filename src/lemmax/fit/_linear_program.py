@@ -5,12 +5,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from . import _constants as constants
 from ._steps import Box
-
-# Residuals that a linear program leaves below this part of its trust region are 0.
-_ZERO = 1e-8
-# Beyond so many active data their slopes are found by an iteration instead of a decomposition.
-_MANY = 200
 
 
 def linearised(
@@ -60,7 +56,7 @@ def linearised(
         return np.zeros(p), np.zeros(len(residual), bool)
     change = np.clip(solved.x[:p], -1, 1)
     left = np.abs(matrix @ change + residual)
-    active = near & (left <= _ZERO * (1 + np.abs(residual)))
+    active = near & (left <= constants.CONSTANT * (1 + np.abs(residual)))
     return change * radius, active
 
 
@@ -80,9 +76,9 @@ def multipliers(rows: np.ndarray, others: np.ndarray, kink: tuple[float, float])
         return needed
     clipped = np.clip(needed, *kink)
     # With as many data as directions there is no choice; else other slopes may balance.
-    if len(rows) <= np.linalg.matrix_rank(rows, tol=1e-10):
+    if len(rows) <= np.linalg.matrix_rank(rows, tol=constants.UNSEEN):
         return clipped
-    solver = "lsmr" if len(rows) > _MANY else "exact"
+    solver = "lsmr" if len(rows) > constants.MANY_ACTIVE else "exact"
     from scipy.optimize import lsq_linear
 
     return lsq_linear(rows.T, -others, bounds=kink, tol=1e-14, lsq_solver=solver).x

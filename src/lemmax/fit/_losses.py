@@ -1,8 +1,8 @@
-"""Losses of single residuals, from squares to redescending ones, and scales that bear wrong data.
+"""Losses of single residuals, from squares to redescending ones, and robust scales.
 
 One family serves all stages of a fit (Barron, A general and adaptive robust loss function, 2019):
 its shape is 2 for squares, 1 for absolute values smoothed near 0, and -2 for Geman and McClure's
-loss, under which a residual far beyond the scale has no say any more.
+loss, under which a residual far beyond the scale has no influence.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -70,7 +70,7 @@ def robust_scale(residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.nd
     """Standard deviation of the noise in each lane, from the middle of the sizes of residuals.
 
     A fit of p parameters can make p residuals vanish, so that the median is that of the others.
-    ``counts`` says which data of a lane count; those that are wrong may be nearly half of them.
+    ``counts`` says which data of a lane count; nearly half of them may be outliers.
     """
     sizes = np.where(counts > 0, np.abs(residual), np.inf)
     sizes = np.sort(sizes, axis=1)

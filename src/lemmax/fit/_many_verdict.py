@@ -4,25 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._batch import Batch
 from ._lanes import largest_leverages
-from ._pool import EXACT, Fitted, Pool
+from ._pool import Fitted, Pool
 from ._verdict import gain_needed
 from .status import FitStatus
-
-# A datum with this leverage nearly determines a parameter alone: reason for `lm.fit` to try more
-# starts, and for doubt here. (Of 10,000 curves with a tenth of wrong data, .95 instead of .99 lets
-# 19 instead of 32 wrong ones pass, and refuses no right one.)
-_LEVERAGE = 0.95
-# Residuals whose neighbours are correlated by so many standard deviations of what independent ones
-# have are those of another minimum, or of a model that misses something, if they are above this
-# part of the range of the data. `lm.fit` tries more starts then; here there is doubt. (Of 10,000
-# curves with a tenth of wrong data, the right ones are below 3.3, and of 7 wrong ones that nothing
-# else refuses 6 above 4.)
-_CORRELATED, _COARSE = 4.0, 0.01
-# Directions that nothing sees, of squares; and what is far from that, so that no lane is decomposed
-# which need not be.
-_UNSEEN, _CLEAR = 1e-12, 1e-9
 
 
 class Verdicts(NamedTuple):
@@ -43,19 +30,17 @@ def judge_many(
     p = state.x.shape[1]
     kept = np.sum(keep, axis=1)
     freedom = kept - p
-    residual = np.where(keep, residual, 0)
-    noise = np.sqrt(np.where(freedom > 0, np.sum(residual**2, axis=1), np.nan))
-    noise = noise / np.sqrt(np.maximum(freedom, 1))
+    noise = np.sqrt(np.where(freedom > 0, state.value, np.nan) / np.maximum(freedom, 1))
     rounding = batch.rounding[lanes]
-    exact = noise <= 2 * EXACT * rounding
+    exact = noise <= constants.EXACT * rounding
     held = (state.x <= batch.task.box.low) | (state.x >= batch.task.box.high)
     inverse, unseen = _inverse(state.gram, held)
     codes = np.where(exact, FitStatus.EXACT, FitStatus.FITTED)
     doubtful = batch.null[lanes] - length < gain_needed(kept, p)
-    doubtful |= _structured(pool, residual, keep, noise)
+    doubtful |= _structured(pool, residual, keep, state.value, noise)
     if robust:
         largest = largest_leverages(pool.model, pool.curves, state.x, keep, inverse)
-        doubtful |= largest > _LEVERAGE
+        doubtful |= largest > constants.HIGH_LEVERAGE
     codes = np.where(doubtful & ~exact, FitStatus.DOUBTFUL, codes)
     codes = np.where(np.any(unseen, axis=1), FitStatus.NOT_IDENTIFIED, codes)
     codes = np.where(freedom <= 0, FitStatus.DOUBTFUL, codes)
@@ -82,39 +67,42 @@ def _inverse(gram: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray
     unseen = ~held & blind
     # Of a matrix with a unit diagonal, eigenvalues are between 0 and p, and their product is the
     # determinant: one that is not small has no small eigenvalue.
-    clear = np.linalg.det(scaled) > _CLEAR * max((p / max(p - 1, 1)) ** (p - 1), 1.0)
+    clear = np.linalg.det(scaled) > p**2 * constants.UNSEEN_SQUARED * max(
+        (p / max(p - 1, 1)) ** (p - 1), 1.0
+    )
     inverse = np.linalg.inv(np.where(clear[:, None, None], scaled, np.eye(p)))
     hard = np.flatnonzero(~clear)
     if hard.size:
         values, vectors = np.linalg.eigh(scaled[hard])
-        seen = values > _UNSEEN * values[:, -1:]
+        seen = values > p * constants.UNSEEN_SQUARED * values[:, -1:]
         reciprocal = np.where(seen, 1 / np.where(seen, values, 1), 0)
         inverse[hard] = np.einsum("bik,bk,bjk->bij", vectors, reciprocal, vectors)
         hidden = np.einsum("bik,bk->bi", vectors**2, ~seen)
-        unseen[hard] |= ~held[hard] & (hidden > 1e-6)
+        unseen[hard] |= ~held[hard] & (hidden > constants.NEGLIGIBLE**2)
     inverse /= size[:, :, None] * size[:, None, :]
     lost = held | unseen
     return np.where(lost[:, :, None] | lost[:, None, :], 0, inverse), unseen
 
 
-def _structured(pool: Pool, residual, keep, noise) -> np.ndarray:
+def _structured(pool: Pool, residual, keep, value, noise) -> np.ndarray:
     """Lanes whose residuals follow a curve of their own.
 
     That is a clear correlation of neighbours among the data that are kept, in residuals that
     matter beside the range of these data.
     """
-    total = np.sum(residual**2, axis=1)
     before = residual[:, :-1]
     if not np.all(keep):
+        residual = np.where(keep, residual, 0)
         places = np.maximum.accumulate(np.where(keep, np.arange(keep.shape[1]), 0), axis=1)
         before = np.take_along_axis(residual, places[:, :-1], axis=1)
-    limit = _CORRELATED / np.sqrt(np.maximum(np.sum(keep, axis=1), 1))
-    some = np.flatnonzero(np.sum(residual[:, 1:] * before, axis=1) > limit * total)
+    products = np.einsum("cn,cn->c", residual[:, 1:], before)
+    limit = constants.CORRELATED / np.sqrt(np.maximum(np.sum(keep, axis=1), 1))
+    some = np.flatnonzero(products > limit * value)
     y = pool.curves.y[some]
     if pool.curves.inverse is not None:
         y = y * pool.curves.inverse[some]
     high = np.max(np.where(keep[some], y, -np.inf), axis=1)
     low = np.min(np.where(keep[some], y, np.inf), axis=1)
     structured = np.zeros(len(keep), bool)
-    structured[some] = noise[some] > _COARSE * (high - low)
+    structured[some] = noise[some] > constants.COARSE * (high - low)
     return structured

@@ -1,4 +1,4 @@
-"""Fits of thousands of curves: least squares; where wrong data are suspected, robust ones."""
+"""Fits of thousands of curves: least squares; where outliers are suspected, robust losses."""
 
 import functools
 from typing import NamedTuple
@@ -7,25 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import _constants as constants
 from ._lanes import Curves, Model, State, descend, residuals
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES, robust_scale
 from ._message import shortest, student_lengths
-
-# As for a single fit: residuals at the level of rounding errors, offsets that are 0, and ordinary
-# residuals in scales.
-EXACT = 16.0
-"""Residuals of so many rounding errors are none."""
-_FINAL, _ROUGH, _ORDINARY = 1e-6, 1e-2, 3.5
-_BENDS = (6.0, 3.0)
-_STEPS, _ROUGH_STEPS = 200, 24
-# Least squares that may meet wrong data take so many steps at first: among these they wander.
-_TRIAL_STEPS = 16
-# Estimates of the scale on the way; one that falls by less than this is found.
-_ROUNDS, _STABLE = 3, 0.8
-# Candidates for the limit between right and wrong data.
-_GAPS = 8
-# So many lanes are judged by one call of a compiled program.
-_JUDGED = 256
 
 
 class Pool(NamedTuple):
@@ -50,7 +35,7 @@ class Pool(NamedTuple):
     def scale(self, residual: np.ndarray, fitted: int) -> np.ndarray:
         """The robust scale in each lane, at least at the level of rounding errors."""
         scale = robust_scale(residual, self.counts, fitted)
-        return np.maximum(scale, EXACT * self.curves.rounding)
+        return np.maximum(scale, constants.EXACT * self.curves.rounding)
 
 
 class Fitted(NamedTuple):
@@ -59,9 +44,9 @@ class Fitted(NamedTuple):
     state: State
     residual: np.ndarray
     keep: np.ndarray
-    """Which data it takes for right."""
+    """The inliers."""
     length: np.ndarray
-    """Of the message that tells the data; less is better."""
+    """Description lengths; less is better."""
 
     def put(self, lanes: np.ndarray, other: "Fitted", chosen: np.ndarray) -> None:
         """Replace those of some lanes by the chosen ones of others."""
@@ -75,12 +60,12 @@ def _put(whole: np.ndarray, places: np.ndarray, part: np.ndarray) -> None:
 def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> Fitted:
     """Fit every lane."""
     counts, lanes = pool.counts, np.arange(len(start))
-    steps = _TRIAL_STEPS if robust else _STEPS
+    steps = constants.ROUGH_STEPS if robust else constants.STEPS
     found = _least_squares(pool, start, counts, steps)
     if not robust:
         return found
     again = np.flatnonzero(_suspicious(pool, found))
-    # Wrong data may have led least squares astray: the start itself is a second one.
+    # Outliers may have misled least squares: the start itself is a second start.
     for begun in (found.state.x.copy(), start):
         if not again.size:
             break
@@ -95,14 +80,23 @@ def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> Fitted:
 
 def _least_squares(pool: Pool, x: np.ndarray, keep: np.ndarray, max_steps: int) -> Fitted:
     one = np.ones(len(x))
-    state = descend(pool.model, pool.curves, x, keep, SQUARES, one, tol=_FINAL, max_steps=max_steps)
+    state = descend(
+        pool.model,
+        pool.curves,
+        x,
+        keep,
+        SQUARES,
+        one,
+        tol=constants.TOL_OF_MANY,
+        max_steps=max_steps,
+    )
     residual = pool.residuals(state.x)
-    length = _gaussian_length(pool, residual, keep, x.shape[1])
+    length = _gaussian_length(pool, state.value, keep, x.shape[1])
     return Fitted(state, residual, keep.copy(), length)
 
 
 def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
-    """Lanes whose least squares may have been led astray by wrong data.
+    """Lanes whose least squares outliers may have misled.
 
     Where their own residuals do not show it, those of least absolute deviations may.
     """
@@ -111,7 +105,9 @@ def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
 
     def far(some: Pool, residual: np.ndarray, spread: np.ndarray) -> np.ndarray:
         scale = some.scale(residual, p)
-        return ~((np.max(np.abs(residual), axis=1) <= _ORDINARY * scale) & (spread <= 2 * scale))
+        return ~(
+            (np.max(np.abs(residual), axis=1) <= constants.ORDINARY * scale) & (spread <= 2 * scale)
+        )
 
     suspicious = ~plain.state.settled | far(pool, plain.residual, spread)
     calm = np.flatnonzero(~suspicious)
@@ -119,20 +115,27 @@ def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
         some, x = pool.of(calm), plain.state.x[calm]
         scale = some.scale(plain.residual[calm], p)
         after = descend(
-            pool.model, some.curves, x, some.counts, ABSOLUTE, scale, tol=_ROUGH, max_steps=8
+            pool.model,
+            some.curves,
+            x,
+            some.counts,
+            ABSOLUTE,
+            scale,
+            tol=constants.ROUGH,
+            max_steps=8,
         )
         suspicious[calm] = far(some, some.residuals(after.x), spread[calm])
     return suspicious
 
 
 def _robust(pool: Pool, x: np.ndarray) -> Fitted:
-    """Graduated losses, then least squares on what is right, until that no longer changes."""
+    """Graduated losses, then least squares on the inliers, until these no longer change."""
     p, x = x.shape[1], x.copy()
-    options = {"tol": _ROUGH, "max_steps": _ROUGH_STEPS}
+    options = {"tol": constants.ROUGH, "max_steps": constants.ROUGH_STEPS}
     residual = pool.residuals(x)
     scale = pool.scale(residual, p)
     falling = np.arange(len(x))
-    for _ in range(_ROUNDS):
+    for _ in range(constants.ROUNDS):
         some = pool.of(falling)
         state = descend(
             some.model, some.curves, x[falling], some.counts, ABSOLUTE, scale[falling], **options
@@ -140,12 +143,12 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
         x[falling] = state.x
         residual[falling] = some.residuals(state.x)
         new = np.minimum(scale[falling], some.scale(residual[falling], p))
-        falls = new < _STABLE * scale[falling]
+        falls = new < constants.STABLE * scale[falling]
         scale[falling] = new
         falling = falling[falls]
         if not falling.size:
             break
-    for bend in _BENDS:
+    for bend in constants.BENDS:
         scale = pool.scale(residual, p)
         x = descend(
             pool.model, pool.curves, x, pool.counts, REDESCENDING, bend * scale, **options
@@ -155,9 +158,9 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
     return _settled(pool, x, keep)
 
 
-def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = 4) -> Fitted:
-    """Least squares on the data that are right, until these no longer change."""
-    found = _least_squares(pool, x, keep, _STEPS)
+def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = constants.ROUNDS) -> Fitted:
+    """Least squares on the inliers, until these no longer change."""
+    found = _least_squares(pool, x, keep, constants.STEPS)
     changing = np.arange(len(x))
     for k in range(rounds):
         some = pool.of(changing)
@@ -168,17 +171,17 @@ def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = 4) -> Fi
         if not changing.size or k == rounds - 1:
             break
         some = pool.of(changing)
-        new = _least_squares(some, found.state.x[changing], keep[changed], _STEPS)
+        new = _least_squares(some, found.state.x[changing], keep[changed], constants.STEPS)
         found.put(changing, new, np.ones(len(changing), bool))
     return found
 
 
 def _judged(pool: Pool, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which data are right, and the lengths of messages, lane by lane."""
+    """Inliers and description lengths of each lane."""
     scale = pool.scale(residual, fitted)
-    sizes = np.maximum(np.abs(residual), EXACT * pool.curves.rounding[:, None])
+    sizes = np.maximum(np.abs(residual), constants.EXACT * pool.curves.rounding[:, None])
     student = _student if len(residual) > 1 else None
-    return shortest(sizes, pool.counts, fitted, scale, pool.width, gaps=_GAPS, student=student)
+    return shortest(sizes, pool.counts, fitted, scale, pool.width, student=student)
 
 
 _compiled_student = jax.jit(functools.partial(student_lengths, xp=jnp))
@@ -186,8 +189,8 @@ _compiled_student = jax.jit(functools.partial(student_lengths, xp=jnp))
 
 def _student(squares, kept, freedom, variance) -> np.ndarray:
     """`student_lengths` by a compiled program; few shapes of arrays, so that few are compiled."""
-    parts = [slice(k, k + _JUDGED) for k in range(0, len(kept), _JUDGED)]
-    missing = -len(kept) % _JUDGED
+    parts = [slice(k, k + constants.JUDGED) for k in range(0, len(kept), constants.JUDGED)]
+    missing = -len(kept) % constants.JUDGED
     arrays = [
         np.concatenate([array, np.repeat(array[:1], missing, axis=0)]) if missing else array
         for array in (squares, kept, freedom, variance)
@@ -196,11 +199,11 @@ def _student(squares, kept, freedom, variance) -> np.ndarray:
     return np.concatenate([np.asarray(end) for end in ends])[: len(kept)]
 
 
-def _gaussian_length(pool: Pool, residual: np.ndarray, keep: np.ndarray, fitted: int):
-    """Lengths of messages without wrong data, all lanes at once."""
-    freedom = np.sum(keep, axis=1) - fitted
-    least = (EXACT * pool.curves.rounding[:, None]) ** 2
-    total = np.sum(np.where(keep, np.maximum(residual**2, least), 0), axis=1)
+def _gaussian_length(pool: Pool, value: np.ndarray, keep: np.ndarray, fitted: int) -> np.ndarray:
+    """Description lengths of the data that are kept, from their sums of squares."""
+    kept = np.sum(keep, axis=1)
+    freedom = kept - fitted
+    total = np.maximum(value, kept * (constants.EXACT * pool.curves.rounding) ** 2)
     variance = total / np.maximum(freedom, 1) / pool.width**2
     length = freedom * (np.log(2 * np.pi * variance) + 1) / 2
     return np.where((freedom > 0) & np.isfinite(length), length, np.inf)

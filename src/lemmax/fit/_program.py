@@ -16,9 +16,8 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._programs import forget_programs_if_many, own
+from . import _constants as constants
 
-# So many models stay compiled, and with them whatever arrays they close over.
-_KEPT = 32
 _programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 _IMPURE = (
     "The model must be a function of its arguments alone: it keeps something from one call to the "
@@ -123,7 +122,7 @@ def compiled(model: Callable, layout: Layout, outputs: int, lanes: bool = False)
         return _compile(model, layout, outputs, lanes)
     if known is None:
         known = _programs[key] = _compile(model, layout, outputs, lanes)
-        while len(_programs) > _KEPT:
+        while len(_programs) > constants.KEPT_PROGRAMS:
             _programs.popitem(last=False)
     else:
         _programs.move_to_end(key)

@@ -1,4 +1,4 @@
-"""From a start to a fit of the data that are right: graduated losses, then least squares."""
+"""From a start to a fit of the inliers: graduated losses, then least squares."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,22 +7,11 @@ import numpy as np
 
 from .._journal import begun
 from .._plain import Kinds
+from . import _constants as constants
 from ._losses import ABSOLUTE, REDESCENDING, LaneLoss, Loss, robust_scale, squares
 from ._message import length_of, shortest
 from ._steps import Box, Ended, Evaluate, descend
 
-# The redescending loss bends at the first multiple of the scale of all data, then at halves of that
-# down to the second one of those that seem right; so often at most.
-_BENDS = (6.0, 3.0)
-_FALLS = 12
-# Losses on the way are minimised only so far, and the scale is estimated so often.
-_ROUGH, _ROUGH_STEPS, _ROUNDS = 1e-2, 25, 6
-# A scale that falls by less than this is found.
-_STABLE = 0.8
-# So many wrong data are taken for right on trial.
-_REVERSED = 3
-# Residuals below so many rounding errors are none.
-_EXACT = 16.0
 _KINDS = Kinds(Ended)
 
 
@@ -42,6 +31,8 @@ class Setting(NamedTuple):
     """Standard deviation by which data were rounded: smaller residuals are a coincidence."""
     together: Evaluate | None = None
     """Evaluates many lanes faster, if it has been compiled: worth it in a long search."""
+    method: Callable[..., Ended] = descend
+    """Takes the steps."""
 
     @property
     def wide(self) -> "Setting":
@@ -53,7 +44,7 @@ class Setting(NamedTuple):
         stage = begun("descent", _KINDS)
         if stage.ended:
             return stage.value
-        ended = descend(
+        ended = self.method(
             self.evaluate,
             x,
             np.broadcast_to(weight, (len(x), len(self.counts))),
@@ -69,19 +60,19 @@ class Setting(NamedTuple):
     def scale(self, residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.ndarray:
         """The robust scale in each lane, at least at the level of rounding errors."""
         counts = np.broadcast_to(counts, residual.shape)
-        return np.maximum(robust_scale(residual, counts, fitted), _EXACT * self.rounding)
+        return np.maximum(robust_scale(residual, counts, fitted), constants.EXACT * self.rounding)
 
 
 class Candidates(NamedTuple):
-    """A fit in each lane, and how well it tells the data."""
+    """A fit in each lane, and its description length."""
 
     ended: Ended
     keep: np.ndarray
-    """Which data it takes for right."""
+    """The inliers."""
     length: np.ndarray
-    """Of the message that tells the data, in nats: less is better."""
+    """Description length, in nats: less is better."""
     heavy: np.ndarray
-    """Whether right data may have heavier tails than Gaussian ones."""
+    """Whether inliers may have heavier tails than Gaussian ones."""
 
     def of(self, lanes: np.ndarray) -> "Candidates":
         """Those of some lanes."""
@@ -118,19 +109,19 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
     residual, jacobian = setting.evaluate(np.arange(len(x)), x) if known is None else known
     scale = setting.scale(residual, setting.counts, p)
     ended = None
-    for _ in range(_ROUNDS):
+    for _ in range(constants.ROUNDS):
         ended = setting.descend(
             x,
             setting.counts,
             Loss(ABSOLUTE, scale),
-            tol=_ROUGH,
-            max_steps=_ROUGH_STEPS,
+            tol=constants.ROUGH,
+            max_steps=constants.ROUGH_STEPS,
             known=(residual, jacobian),
             reach=reach,
         )
         x, residual, jacobian = ended.x, ended.residual, ended.jacobian
         new = np.minimum(setting.scale(residual, setting.counts, p), scale)
-        if np.all(new >= _STABLE * scale):
+        if np.all(new >= constants.STABLE * scale):
             break
         scale = new
     assert ended is not None
@@ -138,23 +129,23 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
 
 
 def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
-    """A redescending loss at a falling scale, then least squares on what is right.
+    """A redescending loss at a falling scale, then least squares on the inliers.
 
-    The scale falls to that of what seems right; ``deep``, until few data are within it, since the
-    scale of the noise is not known while most data are wrong. Of all scales the one with the
-    shortest message counts.
+    The scale falls to that of the inliers; if ``deep``, until few data are within it, since the
+    scale of the noise is unknown while most data are outliers. Of all scales the one with the
+    shortest description counts.
     """
     p = ended.x.shape[1]
     counts = np.broadcast_to(setting.counts, ended.residual.shape)
-    scale = _BENDS[0] * setting.scale(ended.residual, counts, p)
+    scale = constants.BENDS[0] * setting.scale(ended.residual, counts, p)
     best, least = ended, np.full(len(scale), np.inf)
-    for _ in range(_FALLS):
+    for _ in range(constants.FALLS):
         ended = setting.descend(
             ended.x,
             setting.counts,
             Loss(REDESCENDING, scale),
-            tol=_ROUGH,
-            max_steps=_ROUGH_STEPS,
+            tol=constants.ROUGH,
+            max_steps=constants.ROUGH_STEPS,
             known=(ended.residual, ended.jacobian),
         )
         keep, length = judge(setting, ended.residual, p)
@@ -165,11 +156,11 @@ def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
         if deep:
             sizes = np.sort(np.where(counts > 0, np.abs(ended.residual), np.inf), axis=1)
             few = sizes[:, min(2 * p + 2, sizes.shape[1] - 1)]
-            noise = np.minimum(noise, np.maximum(few, _EXACT * setting.rounding))
-        if np.all(scale <= _BENDS[1] * noise / _STABLE):
+            noise = np.minimum(noise, np.maximum(few, constants.EXACT * setting.rounding))
+        if np.all(scale <= constants.BENDS[1] * noise / constants.STABLE):
             break
-        scale = np.minimum(np.maximum(scale / 2, _BENDS[1] * noise), scale)
-    return settled(setting, best, tol=_ROUGH, max_steps=_ROUGH_STEPS)
+        scale = np.minimum(np.maximum(scale / 2, constants.BENDS[1] * noise), scale)
+    return settled(setting, best, tol=constants.ROUGH, max_steps=constants.ROUGH_STEPS)
 
 
 def _where(lanes: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
@@ -177,9 +168,9 @@ def _where(lanes: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def settled(setting: Setting, ended: Ended, **options) -> Candidates:
-    """Least squares on what is right under Gaussian tails, and under heavier ones if that differs.
+    """Least squares on the inliers under Gaussian tails, and under heavier ones if they differ.
 
-    Whether data are wrong or the tails are heavy is decided by the length of the message of each.
+    The shorter description decides between outliers and heavy tails.
     """
     lanes = len(ended.x)
     strict = settle(setting, ended, np.zeros(lanes, bool), **options)
@@ -197,9 +188,9 @@ def settled(setting: Setting, ended: Ended, **options) -> Candidates:
 
 
 def settle(setting: Setting, ended: Ended, heavy: np.ndarray, **options) -> Candidates:
-    """Least squares on the data that are right, until these no longer change."""
+    """Least squares on the inliers, until these no longer change."""
     keep, length = judge(setting, ended.residual, ended.x.shape[1], heavy)
-    for _ in range(_ROUNDS):
+    for _ in range(constants.ROUNDS):
         known = ended.residual, ended.jacobian
         ended = setting.descend(
             ended.x, keep.astype(float), squares(len(keep)), known=known, **options
@@ -214,14 +205,14 @@ def settle(setting: Setting, ended: Ended, heavy: np.ndarray, **options) -> Cand
 def neighbours(setting: Setting, one: Candidates, **options) -> Candidates:
     """Least squares with some decisions on data reversed that may have gone the other way.
 
-    These are the wrong data closest to the curve, taken for right (one, two or three of them), and
-    the right one without which the parameters would change most, taken for wrong.
+    These are the outliers closest to the curve, taken for inliers (one, two or three of them), and
+    the inlier with the largest influence on the parameters, taken for an outlier.
     """
     p = one.ended.x.shape[1]
     residual, right = one.ended.residual[0], one.keep[0]
     wrong = np.flatnonzero(~right & (setting.counts > 0))
     nearest = wrong[np.argsort(np.abs(residual[wrong]), kind="stable")]
-    keep = np.repeat(one.keep, min(len(wrong), _REVERSED) + 1, axis=0)
+    keep = np.repeat(one.keep, min(len(wrong), constants.FEW) + 1, axis=0)
     for k in range(len(keep) - 1):
         keep[k, nearest[: k + 1]] = True
     left = np.linalg.svd(scaled(one.ended.jacobian[0][right]), full_matrices=False)[0]
@@ -231,7 +222,9 @@ def neighbours(setting: Setting, one: Candidates, **options) -> Candidates:
     keep = keep[np.sum(keep, axis=1) > p]
     x = np.repeat(one.ended.x, len(keep), axis=0)
     ended = setting.descend(x, keep.astype(float), squares(len(keep)), **options)
-    sizes = np.maximum(np.abs(ended.residual), max(_EXACT * setting.rounding, setting.grain))
+    sizes = np.maximum(
+        np.abs(ended.residual), max(constants.EXACT * setting.rounding, setting.grain)
+    )
     counts = np.broadcast_to(setting.counts, keep.shape)
     length = length_of(np.nan_to_num(sizes, nan=np.inf), keep, counts, p, setting.width)
     length = np.where(np.isfinite(ended.value), length, np.inf)
@@ -247,9 +240,9 @@ def scaled(jacobian: np.ndarray) -> np.ndarray:
 def judge(
     setting: Setting, residual: np.ndarray, fitted: int, heavy: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which data are right in each lane, and the length of the message; infinite if not finite."""
+    """Inliers and description length of each lane; infinite if the residuals are not finite."""
     lanes = len(residual)
-    floor = max(_EXACT * setting.rounding, setting.grain)
+    floor = max(constants.EXACT * setting.rounding, setting.grain)
     scale = np.maximum(setting.scale(residual, setting.counts, fitted), setting.grain)
     # Rounding errors are all alike: fits that leave no more are equally good.
     sizes = np.maximum(np.abs(residual), floor)
@@ -257,7 +250,7 @@ def judge(
     counts = np.broadcast_to(setting.counts, residual.shape)
     width = np.full(lanes, setting.width)
     if np.sum(setting.counts > 0) <= fitted:
-        # Nothing is left to tell right from wrong: the least residual is the best.
+        # Nothing is left to distinguish outliers: the smallest residual is the best.
         size = np.sqrt(np.mean(np.where(counts > 0, sizes, 0) ** 2, axis=1))
         return counts > 0, np.where(np.isfinite(size), np.log(size / width), np.inf)
     return shortest(sizes, counts, fitted, scale, width, least, heavy=heavy)

@@ -2,16 +2,10 @@
 
 import numpy as np
 
+from . import _constants as constants
 from ._losses import robust_scale
 from ._refine import Setting
 from ._steps import Box
-
-# A column of the Jacobian that changes by no more than this, relative to its norm, is constant.
-_CONSTANT = 1e-8
-# Rounds of reweighting for the linear parameters; they need not converge.
-_ROUNDS = 15
-# Parameters are varied by factors up to these, in turn.
-_FACTORS = (1.1, 1.5, 4.0, 30.0)
 
 
 def linear_parameters(setting: Setting, x: np.ndarray) -> np.ndarray:
@@ -33,7 +27,9 @@ def linear_parameters(setting: Setting, x: np.ndarray) -> np.ndarray:
         moved = np.where(trial, x + step, x)[None]
         _, there = setting.evaluate(np.zeros(1, int), moved)
         change = np.linalg.norm(there[0] - jacobian[0], axis=0)
-        if np.all(np.isfinite(there)) and np.all(change[trial] <= _CONSTANT * norms[trial]):
+        if np.all(np.isfinite(there)) and np.all(
+            change[trial] <= constants.CONSTANT * norms[trial]
+        ):
             linear = trial
     return linear
 
@@ -54,7 +50,7 @@ def solve_linear(
     there = residual
     if np.any(linear):
         weight = counts
-        for _ in range(_ROUNDS):
+        for _ in range(constants.INNER):
             rows = weight[:, :, None] * matrix
             gram = np.einsum("bnp,bnq->bpq", rows, matrix)
             ridge = 1e-12 * np.trace(gram, axis1=1, axis2=2)[:, None, None] + 1e-300
@@ -74,7 +70,7 @@ def solve_linear(
 def variations(start: np.ndarray, box: Box, count: int, rng: np.random.Generator) -> np.ndarray:
     """Starts around the one given: parameters times random factors, some of which change signs."""
     p = len(start)
-    reach = np.array(_FACTORS)[np.arange(count) % len(_FACTORS), None]
+    reach = np.array(constants.FACTORS)[np.arange(count) % len(constants.FACTORS), None]
     factors = np.exp(np.log(reach) * rng.uniform(-1, 1, (count, p)))
     sizes = typical(start)
     signs = np.where((start == 0) & (rng.random((count, p)) < 0.5), -1.0, 1.0)

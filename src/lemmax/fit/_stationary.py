@@ -10,23 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._chosen_loss import Chosen
 from ._linear_program import linearised, multipliers
 from ._steps import Box, Evaluate
-
-_EPS = float(np.finfo(np.float64).eps)
-# The offset of a minimum, and how much of it rounding errors of residuals may be.
-_MINIMUM, _BLUR = 1e-9, 8.0
-# Residuals within so many rounding errors are 0.
-_ZERO = 32.0
-# The first trust region in scales of the noise; Moré's constants for what follows.
-_REACH, _POOR, _GOOD = 10.0, 0.25, 0.75
-# Steps of Newton's method on one active set, divisions of a step by 4, and which part of what it
-# promises a step must bring the conditions nearer.
-_NEWTON, _SHORTER, _GAIN = 30, 8, 0.1
-# Directions below this part of the best are not seen; curvature below this part of the largest is
-# none (a multiple of the errors of its differences).
-_UNSEEN, _FLAT = 1e-12, 1e-9
 
 
 class Point(NamedTuple):
@@ -56,7 +43,7 @@ class Frame(NamedTuple):
         norms = np.where(held, 0, np.linalg.norm(jacobian, axis=0))
         scale = np.where(norms > 0, 1 / np.where(norms > 0, norms, 1), 0)
         left, s, right = np.linalg.svd(jacobian * scale, full_matrices=False)
-        seen = s > _UNSEEN * np.max(s, initial=0.0)
+        seen = s > constants.UNSEEN * np.max(s, initial=0.0)
         return cls(left[:, seen], scale[:, None] * right[seen].T / s[seen])
 
 
@@ -111,7 +98,7 @@ class Minimiser:
         assert self.loss.kink is not None
         none = np.zeros(len(point.residual), bool)
         best = self.judged(point, none, 0)
-        radius = _REACH * max(scale, _ZERO * self.rounding)
+        radius = constants.EXTRAPOLATED * max(scale, constants.EXACT * self.rounding)
         for step in range(1, max_steps + 1):
             if best.settled:
                 break
@@ -121,14 +108,16 @@ class Minimiser:
             change, linear = frame.back @ move, point.residual + frame.basis @ move
             predicted = point.value - float(self.loss.value(linear[None], np.ones((1, 1)))[0])
             tried = self.at(point.x + change)
-            after, _ = self._newton(point, active, _NEWTON)
+            after, _ = self._newton(point, active, constants.ROUGH_STEPS)
             gained = point.value - min(tried.value, after.value)
             long = np.max(np.abs(move), initial=0.0) >= (1 - 1e-6) * radius
             ratio = gained / predicted if predicted > 0 else 0.0
-            radius *= 0.25 if ratio < _POOR else 2.0 if ratio > _GOOD and long else 1.0
+            radius *= (
+                0.25 if ratio < constants.POOR else 2.0 if ratio > constants.GOOD and long else 1.0
+            )
             # Between points that differ by rounding errors the conditions of a minimum decide.
             ended = self.judged(after, active, step)
-            same = abs(after.value - point.value) <= 16 * _EPS * len(none) * point.value
+            same = abs(after.value - point.value) <= 16 * constants.EPS * len(none) * point.value
             if after.value <= min(tried.value, point.value) or (same and ended.settled):
                 point, best = after, ended
             elif tried.value < point.value:
@@ -142,15 +131,15 @@ class Minimiser:
         here = Conditions(self, point, active)
         for step in range(most):
             self.watch()
-            if here.distance <= _EPS:
+            if here.distance <= constants.EPS:
                 return point, step
             change = here.step()
-            for part in 0.25 ** np.arange(_SHORTER):
+            for part in 0.25 ** np.arange(constants.INNER):
                 trial = self.at(point.x + part * change)
                 if np.isfinite(trial.value):
                     there = Conditions(self, trial, active)
                     falls = not np.any(active) and trial.value < point.value
-                    if there.distance <= (1 - _GAIN * part) * here.distance or falls:
+                    if there.distance <= (1 - constants.GAIN * part) * here.distance or falls:
                         break
             else:
                 return point, step
@@ -161,14 +150,16 @@ class Minimiser:
         """Whether a point is a minimum."""
         if self.loss.kink is not None:
             # Rounding errors of residuals: of the data, and of parameters as numbers.
-            blur = self.rounding + _EPS * np.abs(point.jacobian) @ np.abs(point.x)
+            blur = self.rounding + constants.EPS * np.abs(point.jacobian) @ np.abs(point.x)
             size = np.abs(point.residual)
-            active = (size <= _ZERO * blur) | (active & (size <= _ZERO**2 * blur))
+            active = (size <= constants.EXACT * blur) | (
+                active & (size <= constants.EXACT**2 * blur)
+            )
         found = Conditions(self, point, active)
         offset, slopes = found.offset()
         spread = np.sqrt(np.mean(point.residual**2))
-        blur = _EPS + self.rounding / max(float(spread), self.rounding)
-        settled = offset <= max(_MINIMUM, _BLUR * blur) and found.convex(slopes)
+        blur = constants.EPS + self.rounding / max(float(spread), self.rounding)
+        settled = offset <= max(constants.TOL, constants.BLUR * blur) and found.convex(slopes)
         return Stationary(point, slopes, active, offset, bool(settled), steps)
 
     def curvature(self, point: Point, slopes: np.ndarray, back: np.ndarray) -> np.ndarray:
@@ -177,12 +168,12 @@ class Minimiser:
         In the coordinates of a frame, along each of which the data change by a small part of all of
         them, and the parameters by a small part of themselves.
         """
-        step = _EPS ** (1 / 3) * self.size(point)
+        step = constants.EPS ** (1 / 3) * self.size(point)
         columns = np.zeros((back.shape[1], back.shape[1]))
         for k, direction in enumerate(back.T):
             moved = np.abs(direction) > 0
             parts = np.abs(direction[moved & (point.x != 0)] / point.x[moved & (point.x != 0)])
-            h = min(step, _EPS ** (1 / 4) / max(float(np.max(parts, initial=0.0)), 1e-300))
+            h = min(step, constants.EPS ** (1 / 4) / max(float(np.max(parts, initial=0.0)), 1e-300))
             two = np.stack([point.x - h * direction, point.x + h * direction])
             _, jacobian = self._evaluate(np.arange(2), two)
             if np.all(np.isfinite(jacobian)):
@@ -191,7 +182,7 @@ class Minimiser:
 
     def size(self, point: Point) -> float:
         """The norm of all data."""
-        return self.rounding / _EPS * float(np.sqrt(len(point.residual)))
+        return self.rounding / constants.EPS * float(np.sqrt(len(point.residual)))
 
 
 class Conditions:
@@ -221,7 +212,7 @@ class Conditions:
         self.frame = frame = Frame.of(self.point.jacobian, held)
         # Directions along which the active data do not change.
         left, s, right = np.linalg.svd(frame.basis[active], full_matrices=True)
-        rank = int(np.sum(s > _UNSEEN * np.max(s, initial=0.0)))
+        rank = int(np.sum(s > constants.UNSEEN * np.max(s, initial=0.0)))
         self.along = right[rank:]
         inverse = (right[:rank].T / s[:rank]) @ left[:, :rank].T
         self.onto = -inverse @ residual[active]
@@ -244,7 +235,7 @@ class Conditions:
             matrix = self._curvature(self.balanced)
             values, vectors = np.linalg.eigh(self.along @ matrix @ self.along.T)
             size = np.abs(values)
-            clear = size > _FLAT * np.max(size, initial=0.0)
+            clear = size > constants.DEGENERATE * np.max(size, initial=0.0)
             slope = vectors.T @ (self.along @ (self.slope + matrix @ step))
             inside = np.where(clear, slope / np.where(clear, size, 1), 0)
             step = step - self.along.T @ (vectors @ inside)

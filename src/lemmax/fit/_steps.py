@@ -10,27 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import _constants as constants
 from ._losses import LaneLoss
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From lanes and their parameters to residuals (lanes, data) and Jacobians (lanes, data, p)."""
-
-# Moré's constants, which every implementation uses: a step is taken if it brings this much of the
-# predicted decrease; the trust region shrinks below and grows above these.
-_ACCEPTED, _POOR, _GOOD = 1e-4, 0.25, 0.75
-# Steps of the iteration for the damping; each squares the error, a tenth is enough.
-_DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
-# A fit that takes more steps follows a curved valley: its steps are bent as the valley is (geodesic
-# acceleration, Transtrum and Sethna, 2012), by the second derivative along the step, from a point
-# at this part of it; unless the correction is longer than this part of the step. Below that offset
-# valleys are straight.
-_EASY, _AHEAD, _LONGEST, _STRAIGHT = 6, 0.1, 0.375, 1e-3
-# Full steps below this offset leave a constant part of it each: they are extrapolated, to at most
-# so many times their length.
-_NEAR, _EXTRAPOLATED = 0.1, 10.0
-# So many steps in a row that leave more than this of the offset bring nothing any more.
-_PATIENCE, _SLOW = 4, 0.95
-_EPS = float(np.finfo(np.float64).eps)
 
 
 class Ended(NamedTuple):
@@ -121,11 +105,13 @@ def descend(
             radius[new] = np.where(np.isnan(radius[new]), start, radius[new])
             before, offset[new] = offset[new], system.offset[new]
             # At the level of rounding errors the offset no longer falls.
-            stale[new] = np.where(offset[new] > _SLOW * before, stale[new] + 1, 0)
-            blur[new] = _EPS + rounding[new] / np.maximum(system.spread[new], rounding[new])
-            floor = np.maximum(tol, 8 * blur[new])
+            stale[new] = np.where(offset[new] > constants.SLOW * before, stale[new] + 1, 0)
+            blur[new] = constants.EPS + rounding[new] / np.maximum(
+                system.spread[new], rounding[new]
+            )
+            floor = np.maximum(tol, constants.BLUR * blur[new])
             done = (offset[new] <= floor) | (system.length[new] == 0)
-            exhausted = (offset[new] <= 1e3 * floor) & (stale[new] >= _PATIENCE)
+            exhausted = (offset[new] <= 1e3 * floor) & (stale[new] >= constants.PATIENCE)
             settled[new] |= done | exhausted
             active = active[~settled[active]]
         active = active[steps[active] < max_steps]
@@ -133,9 +119,10 @@ def descend(
             break
         step, scaled, damped = system.step(active, radius[active], x, norms)
         predicted = system.decrease(active, step, jacobian)
-        full = ~damped & (offset[active] <= _NEAR)
+        full = ~damped & (offset[active] <= constants.NEAR)
         straight, (step, further) = step, last.extrapolated(active, step, x, norms, full)
-        late = (steps[active] >= _EASY) & (offset[active] > _STRAIGHT) & ~further
+        late = (steps[active] >= constants.EASY) & ~further
+        late &= offset[active] > constants.NEGLIGIBLE  # valleys are straight below
         if np.any(late):
             some, lanes_of = np.flatnonzero(late), active[late]
             bent = _bend(evaluate, system, lanes_of, straight[some], x, residual, jacobian, norms)
@@ -150,10 +137,10 @@ def descend(
         noise = 16 * blur[active] * value[active]
         tiny = finite & (predicted > 0) & (predicted <= noise) & (np.abs(gained) <= 4 * noise)
         ratio = np.where(tiny, 1.0, gained / np.where(predicted > 0, predicted, np.inf))
-        taken = ratio > _ACCEPTED
+        taken = ratio > constants.ACCEPTED
         # What failed further on may be right here.
         last.known[active[further & ~taken]] = False
-        poor, good = (ratio < _POOR) & ~further, (ratio > _GOOD) & damped
+        poor, good = (ratio < constants.POOR) & ~further, (ratio > constants.GOOD) & damped
         shorter = np.where(finite, 0.25, 0.1) * scaled
         radius[active] = np.where(poor, shorter, np.where(good, 2 * scaled, radius[active]))
         steps[active] += 1
@@ -164,7 +151,10 @@ def descend(
         fresh[moved] = True
         # No step that changes x is short enough: this is as far as it goes.
         size = np.linalg.norm(norms[active] * x[active], axis=1)
-        stuck = ~taken & (radius[active] <= _EPS * np.maximum(size, system.length[active] * _EPS))
+        stuck = ~taken & (
+            radius[active]
+            <= constants.EPS * np.maximum(size, system.length[active] * constants.EPS)
+        )
         active = active[~stuck]
     return Ended(x, residual, jacobian, value, offset, settled, steps)
 
@@ -189,7 +179,7 @@ class _Last:
             part = np.divide(top, bottom, out=np.zeros_like(top), where=both & (bottom > 0))
             made = step - part[:, None] * (there - self.x[lanes] + change)
             lengths = [np.einsum("bp,bp,bp->b", it, it, units) for it in (made, step)]
-            both &= lengths[0] <= _EXTRAPOLATED**2 * lengths[1]
+            both &= lengths[0] <= constants.EXTRAPOLATED**2 * lengths[1]
             made = np.where(both[:, None], made, step)
         self.x[lanes], self.step[lanes] = there, step
         return made, both
@@ -227,7 +217,7 @@ class _System:
         matrix = matrix / scale[:, None, :]
         left, s, right = np.linalg.svd(matrix, full_matrices=False)
         along = np.einsum("bnk,bn->bk", left, vector)
-        along = np.where(s > _EPS * matrix.shape[1] * s[:, :1], along, 0)
+        along = np.where(s > constants.EPS * matrix.shape[1] * s[:, :1], along, 0)
         length = np.linalg.norm(vector, axis=1)
         self.left[new], self.s[new], self.right[new], self.along[new] = left, s, right, along
         self.vector[new], self.root[new], self.length[new] = vector, root, length
@@ -258,7 +248,7 @@ class _System:
         root, scale = self.root[lanes], np.where(norms[lanes] > 0, norms[lanes], 1)
         along = np.einsum("bnk,bn->bk", self.left[lanes], root * vector)
         s = self.s[lanes]
-        seen = s > _EPS * vector.shape[1] * s[:, :1]
+        seen = s > constants.EPS * vector.shape[1] * s[:, :1]
         bottom = s**2 + self.damping[lanes][:, None]
         inverse = np.divide(s, bottom, out=np.zeros_like(s), where=seen)
         scaled = -np.einsum("bk,bkp->bp", inverse * along, self.right[lanes]) * self.free[lanes]
@@ -272,14 +262,14 @@ class _System:
 
 def _bend(evaluate, system, lanes, step, x, residual, jacobian, norms):
     """The steps, bent as the residuals are along them."""
-    ahead, _ = evaluate(lanes, x[lanes] + _AHEAD * step)
+    ahead, _ = evaluate(lanes, x[lanes] + constants.AHEAD * step)
     straight = np.einsum("bnp,bp->bn", jacobian[lanes], step)
     with np.errstate(invalid="ignore", over="ignore"):
-        second = 2 / _AHEAD * ((ahead - residual[lanes]) / _AHEAD - straight)
+        second = 2 / constants.AHEAD * ((ahead - residual[lanes]) / constants.AHEAD - straight)
         fine = np.all(np.isfinite(second), axis=1)
         correction = system.corrected(lanes, np.where(fine[:, None], second, 0), norms) / 2
     sizes = [np.linalg.norm(part * norms[lanes], axis=1) for part in (correction, step)]
-    fine &= sizes[0] <= _LONGEST * sizes[1]
+    fine &= sizes[0] <= constants.LONGEST * sizes[1]
     return step + np.where(fine[:, None], correction, 0)
 
 
@@ -291,12 +281,12 @@ def _damping(s, along, radius):
     seen = (s > 0) & (along != 0)
     damping = np.zeros(len(s))
     # A lower bound keeps the iteration on the convex side.
-    for _ in range(_DAMPING_STEPS):
+    for _ in range(constants.INNER):
         bottom = s**2 + damping[:, None]
         parts = np.divide(s * along, bottom, out=np.zeros_like(s), where=seen)
         length = np.linalg.norm(parts, axis=1)
         slope = np.sum(np.divide(parts**2, bottom, out=np.zeros_like(s), where=seen), axis=1)
-        long = length > (1 + _DAMPING_ERROR) * radius
+        long = length > (1 + constants.DAMPING_ERROR) * radius
         if not np.any(long):
             break
         change = np.divide(

@@ -1,4 +1,4 @@
-"""`fit`: a model of one's own, fitted to data of which some may be wrong."""
+"""`fit`: a user's own model, fitted to data with outliers."""
 
 import pathlib
 import time
@@ -17,20 +17,18 @@ from ..losses import AbstractLoss, SquaredL2
 from ..methods.jacobians import AbstractJacobian, Dense, chosen_jacobian
 from ..solve.progress import no_progress_bar, progress_bar
 from ..status import Stopped
+from . import _constants as constants
 from ._chosen import ChosenSearch
 from ._chosen_loss import Chosen, check_loss, is_least_squares
 from ._chosen_verdict import judge_chosen
-from ._data import EPS, Task, prepare, start_like
+from ._data import Task, prepare, start_like
 from ._gradients import differentiable
 from ._large import fit_large
 from ._program import one_program
 from ._refine import Candidates, Setting
-from ._search import AGREE, Search
+from ._search import Search
 from ._verdict import Verdict, judge_fit
 from .result import Fit, TracedFit, as_outputs
-
-STARTS = 288
-"""How many variations of the start are looked at, at most, if the first fits do not convince."""
 
 
 def fit(
@@ -43,18 +41,18 @@ def fit(
     sigma: Any = None,
     bounds: Any = None,
     fixed: Any = None,
-    starts: int | Iterable[PyTree] = STARTS,
+    starts: int | Iterable[PyTree] = constants.STARTS,
     jacobian: AbstractJacobian | None = None,
     max_seconds: float | None = None,
     callback: Callable[[str, int, float], Any] | None = None,
     progress: bool = False,
     checkpoint: str | pathlib.Path | None = None,
 ) -> Fit:
-    """Fit a model of your own to data of which some may be wrong.
+    """Fit your own model to data, some of which may be outliers.
 
-    Nonlinear least squares on the data that are right, which are found first: by least absolute
-    deviations, then a loss under which gross errors have no say. The answer does not depend on the
-    units of parameters or data. Several starts are tried until fits agree. See docs/fit.md.
+    Nonlinear least squares on the inliers, which are found first: by least absolute deviations,
+    then a redescending loss. The answer does not depend on the units of parameters or data. Several
+    starts are tried until fits agree. See docs/fit.md.
 
     Parameters
     ----------
@@ -72,7 +70,7 @@ def fit(
     loss : AbstractLoss, optional
         One of ``lm.losses`` that is a sum over the data: its minimum, on all data. ``SquaredL2()``,
         ``L1()`` (least absolute deviations), ``Quantile(level)``, or ``Huber(threshold)``, with the
-        threshold in units of sigma. If not given, wrong data are found and left out.
+        threshold in units of sigma. If not given, outliers are found and left out.
     sigma : number, or like y, optional
         Standard deviation of each datum, up to a common factor. It serves for the fit, the errors
         and the judgement of outliers.
@@ -103,13 +101,13 @@ def fit(
     -------
     Fit
         Parameters, standard errors, outliers, noise and a verdict; ``print(fitted.summary())``
-        tells it. Ctrl-C ends the search and returns what it had.
+        shows them. Ctrl-C ends the search and returns what it had.
 
     Notes
     -----
     `jax.grad`, `jax.jacrev` and `jax.jvp` with respect to y, args and sigma differentiate
-    ``fitted.x`` (all that there is then) by the implicit function theorem; which data are right
-    does not change.
+    ``fitted.x`` (all that there is then) by the implicit function theorem; the set of
+    outliers is held fixed.
 
     Examples
     --------
@@ -145,13 +143,13 @@ def fit(
         jacobian = chosen_jacobian(jacobian, len(task.y), len(task.start))
         ends = None if max_seconds is None else began + max_seconds
         chosen = None if loss is None or is_least_squares(loss) else Chosen(loss)
-        bar = progress_bar("fit", STARTS) if progress else no_progress_bar()
+        bar = progress_bar("fit", constants.STARTS) if progress else no_progress_bar()
         with bar as report:
             setting = _setting(task, ends, loss is None)
             if not isinstance(jacobian, Dense):
                 if chosen is not None:
                     raise ValueError(
-                        "Fits by Products() or Sparse() find wrong data (no loss given) or take "
+                        "Fits by Products() or Sparse() find outliers (no loss given) or take "
                         "SquaredL2(); other losses need jacobian=lm.jacobians.Dense()."
                     )
                 with one_program():
@@ -217,7 +215,7 @@ def _starts(starts: Any, task: Task) -> tuple[int, np.ndarray]:
         check_whole(0, starts=starts)
         return int(starts), np.zeros((0, len(task.start)))
     others = [start_like(task, one) for one in starts]
-    return STARTS, np.stack(others) if others else np.zeros((0, len(task.start)))
+    return constants.STARTS, np.stack(others) if others else np.zeros((0, len(task.start)))
 
 
 def _setting(task: Task, ends: float | None, robust: bool) -> Setting:
@@ -254,7 +252,7 @@ def _rounding_at_start(task: Task) -> float:
     """Rounding errors of residuals if all data are 0: those of what the model returns."""
     residual, _ = task.evaluate(np.zeros(1, int), task.start[None])
     size = float(np.sqrt(np.mean(residual**2)))
-    return EPS * size if 0 < size < np.inf else float(np.finfo(np.float64).tiny)
+    return constants.EPS * size if 0 < size < np.inf else float(np.finfo(np.float64).tiny)
 
 
 def _told(
@@ -329,7 +327,11 @@ def _minima(task: Task, found: Candidates, most: int = 5) -> tuple[PyTree, ...]:
     lengths, others = [found.length[0]], []
     for k in range(1, len(found.length)):
         fair = np.isfinite(found.length[k]) and found.ended.settled[k]
-        if fair and len(others) < most and np.min(np.abs(found.length[k] - lengths)) > AGREE:
+        if (
+            fair
+            and len(others) < most
+            and np.min(np.abs(found.length[k] - lengths)) > constants.AGREE
+        ):
             lengths.append(found.length[k])
             others.append(task.layout.tree(task.layout.fill(task.base, found.ended.x[k])))
     return tuple(others)

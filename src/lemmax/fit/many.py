@@ -16,6 +16,7 @@ from .._journal import begun, journal
 from .._plain import Kinds
 from .._storage import write
 from ..losses import AbstractLoss, SquaredL2
+from . import _constants as constants
 from ._batch import Batch, prepare_many
 from ._lanes import Curves, Model
 from ._many_verdict import Verdicts, judge_many
@@ -25,11 +26,6 @@ from .api import fit
 from .result import Fit, as_outputs
 from .status import FitStatus
 
-# Numbers in the Jacobians of the lanes that are fitted together. (For 150,000 curves 1 << 25 takes
-# 1.3 times as long and gives the same; a group is what a killed process loses.)
-_TOGETHER = 1 << 22
-
-
 # From the number of a curve, where it ended and options to its fit.
 Curve = Callable[[int, PyTree, dict], Fit]
 
@@ -38,7 +34,7 @@ Curve = Callable[[int, PyTree, dict], Fit]
 class ManyFits:
     """The outcome of `lemmax.fit_many`; every array has an axis of curves first.
 
-    Nothing about a curve is to be believed unless its `succeeded` is True.
+    Use the results of a curve only if its `succeeded` is True.
     """
 
     x: PyTree
@@ -50,10 +46,10 @@ class ManyFits:
     codes: np.ndarray
     """The `FitStatus` of each curve, as a number."""
     wrong: PyTree
-    """Masks like y: which data are wrong."""
+    """Masks like y: the outliers."""
     noise: np.ndarray
     freedom: np.ndarray
-    """Right data less parameters."""
+    """Inliers less parameters."""
     seconds: float
     task: Curve | None = dataclasses.field(repr=False)
     """What was fitted, curve by curve; None after `lemmax.load`."""
@@ -204,7 +200,7 @@ def fit_many(
     each : tuple, optional
         Further arguments with an axis of curves first, of which each curve has its own.
     loss : SquaredL2, optional
-        Least squares on all data. If not given, wrong data are found and left out.
+        Least squares on all data. If not given, outliers are found and left out.
     sigma : number, or like y, optional
         Standard deviation of each datum, up to a factor for each curve.
     bounds, fixed
@@ -216,7 +212,7 @@ def fit_many(
     Returns
     -------
     ManyFits
-        Parameters, standard errors, noise, wrong data and a verdict for each curve.
+        Parameters, standard errors, noise, outliers and a verdict for each curve.
 
     Examples
     --------
@@ -248,7 +244,7 @@ def fit_many(
     ):
         batch = prepare_many(model, y, start, args, each, sigma, bounds, fixed)
         count, n = batch.y.shape
-        size = max(_TOGETHER // (n * (len(batch.task.layout.free) + 2)), 1)
+        size = max(constants.TOGETHER // (n * (len(batch.task.layout.free) + 2)), 1)
         with one_program():
             parts = [
                 _fit(batch, np.arange(first, min(first + size, count)), loss is None)
@@ -263,7 +259,7 @@ def fit_many(
             return jax.tree.map(lambda leaf: np.asarray(leaf)[number], tree)
 
         begun = batch.task.layout.tree(batch.begun(number))
-        # The start itself, unless this has options of its own; where the lane ended comes next.
+        # The start itself first; then where the lane ended, unless the options have other starts.
         return fit(
             model,
             part(y),
@@ -329,7 +325,7 @@ def _as_fits(
 
 
 def _masks(fit: Fit) -> PyTree:
-    """Which data of one curve are wrong, like y."""
+    """The outliers of one curve, like y."""
     structure, kinds = fit.task.outputs
     wrong = (fit.task.observed & ~fit.right).astype(float)
     return jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))

@@ -15,13 +15,11 @@ from .._checks import check_real
 from .._dtype import x64_context
 from .._plain import Kinds
 from .._storage import write
+from . import _constants as constants
 from ._data import Task, arguments
 from ._program import Layout, compiled
 from ._steps import Box
 from .status import FitStatus
-
-# So many parameters are listed in a summary.
-_LISTED = 100
 
 
 class Interval(NamedTuple):
@@ -44,7 +42,7 @@ class Prediction(NamedTuple):
 class Fit:
     """The outcome of `lemmax.fit`.
 
-    Pytrees hold NumPy arrays in float64. Nothing in it is to be believed unless
+    Pytrees hold NumPy arrays in float64. Use the results only if
     ``status.succeeded``.
     """
 
@@ -60,22 +58,22 @@ class Fit:
     """Of the parameters that were fitted."""
     status: FitStatus
     objections: tuple[str, ...]
-    """Why the parameters are not to be believed; empty if they are."""
+    """Reasons why the fit did not succeed; empty if it did."""
     remarks: tuple[str, ...]
-    """What else is worth knowing."""
+    """Further notes."""
     residual: PyTree
     """The model less the data; NaN where these are missing."""
     outliers: Any
-    """Where the data are wrong: indices, so that ``y[outliers]`` are those (a pytree of them if y
-    is one). Of complex data those of which either part is wrong."""
+    """Indices of the outliers, so that ``y[outliers]`` are their values (a pytree if y is one). A
+    complex datum is an outlier if either part is."""
     noise: float
-    """Standard deviation of the right data around the curve, in units of sigma if given."""
+    """Standard deviation of the inliers around the curve, in units of sigma if given."""
     freedom: int
-    """Right data less parameters."""
+    """Inliers less parameters."""
     observations: int
     """The number of observed values."""
     outlier_count: int
-    """How many of them are wrong."""
+    """How many of them are outliers."""
     offset: float
     """Cosine between the residual and what the parameters can change: 0 at a minimum."""
     minima: tuple[PyTree, ...]
@@ -85,13 +83,13 @@ class Fit:
     seconds: float
     """Time it took, compilation included."""
     right: np.ndarray = dataclasses.field(repr=False)
-    """Which numbers of the data, all in one vector, were observed and are right."""
+    """The inliers, as a mask over all data in one vector."""
     interpolated: np.ndarray = dataclasses.field(repr=False)
     """Which of them the curve goes through, under a loss with a kink such as `L1`."""
     task: Task = dataclasses.field(repr=False)
     """Model, data and start, as they were fitted."""
     information: Any = dataclasses.field(default=None, repr=False)
-    """What tells the errors of combinations of many parameters, see `standard_error_of`."""
+    """Gives standard errors of combinations of many parameters, see `standard_error_of`."""
 
     def interval(self, level: float = 0.95) -> Interval:
         """Confidence intervals of the parameters.
@@ -263,10 +261,10 @@ class Fit:
         lines += [f"  Because {objection}." for objection in self.objections]
         width = max(len(name) for name in self.task.names)
         rows, fitted = self._rows(), set(self.names)
-        for name, value, error in rows[:_LISTED]:
+        for name, value, error in rows[: constants.LISTED]:
             lines.append(f"{name:{width}}  {_with_error(value, error, name in fitted)}")
-        if len(rows) > _LISTED:
-            lines.append(f"... and {len(rows) - _LISTED} more parameters")
+        if len(rows) > constants.LISTED:
+            lines.append(f"... and {len(rows) - constants.LISTED} more parameters")
         share = self.outlier_count / max(self.observations, 1)
         units = " times sigma" if self.task.sigma is not None else ""
         exact = self.status is FitStatus.EXACT
@@ -293,8 +291,8 @@ class Fit:
         """
         if self.information is not None:
             raise TypeError(
-                "A fit of so many parameters cannot be saved: what tells the errors of "
-                "combinations of them is made of functions. Save x and standard_errors."
+                "A fit of so many parameters cannot be saved: the standard errors of "
+                "combinations of them need functions. Save x and standard_errors."
             )
         # Structures of pytrees come again from the parameters and the residual.
         task = self.task._replace(

@@ -1,4 +1,4 @@
-"""A user's own function: its parameters are found, and judged, by `lemmax.fit`."""
+"""Maps from a user's own function: `lemmax.fit` finds and judges the parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,10 @@ from jax.flatten_util import ravel_pytree
 from .._dtype import precision_context, to_device, x64_context
 from .._typing import Parameters
 from ..fit import Fit, FitStatus, fit
-from ..fit.api import STARTS
+from ..fit import _constants as constants
 from ..losses import SquaredL2
 from ..maps import AbstractMap
 from ..problem import Composite
-from ._facts import weights_of
 from ._objections import Objection
 from .found import Recovery, RecoveryStatus
 
@@ -36,7 +35,7 @@ def recover_function(
     callback: Callable[[str, int, float], Any] | None,
     progress: bool,
 ) -> Recovery:
-    """The parameters of a function from observations of what it returns."""
+    """Fit the parameters of a function to observations of its values."""
     map, operator, robust = problem.map, problem.operator, problem.loss.robust
     assert map.model is not None
     with precision_context(problem, x0):
@@ -45,10 +44,10 @@ def recover_function(
     def observed(x: Parameters) -> Any:
         return operator.measure(map(x))
 
-    weights = weights_of(problem)
+    weights = problem.weights
     y = np.where(weights > 0, np.asarray(problem.data, np.float64), np.nan)
     fitted = fit(
-        # The function itself is compiled once for all calls.
+        # Programs of the function itself are shared between calls.
         map.model if operator.entrywise and operator.point_shape is None else observed,
         y,
         x0,
@@ -57,13 +56,13 @@ def recover_function(
         callback=callback,
         max_seconds=max_seconds,
         progress=progress,
-        starts=STARTS if restarts else 0,
+        starts=constants.STARTS if restarts else 0,
     )
     return _as_recovery(map, fitted)
 
 
 def _sigma(weights: np.ndarray, robust: bool) -> np.ndarray | None:
-    """Standard deviations that the weights of a loss stand for."""
+    """Standard deviations that correspond to the weights of a loss."""
     positive = weights > 0
     if np.all(weights[positive] == 1):
         return None
@@ -105,7 +104,7 @@ def _objection(said: str) -> Objection:
 
 
 def _point_error(map: AbstractMap, fitted: Fit) -> float:
-    """The norm of the error of the point that the errors of the parameters make."""
+    """The norm of the error of the point, from the covariance of the parameters."""
     if not np.all(np.isfinite(np.diag(fitted.covariance))):
         return float("inf")
     flat, unravel = ravel_pytree(fitted.x)

@@ -1,4 +1,4 @@
-"""How the derivatives of a model are had: as a matrix, by products, or as a sparse matrix."""
+"""Jacobians of the linearised problem: dense, by products, or sparse."""
 
 from ._base import AbstractJacobian as AbstractJacobian
 from ._base import Linearised as Linearised

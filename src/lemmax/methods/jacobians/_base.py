@@ -1,4 +1,4 @@
-"""What every way to solve the linearised problem offers."""
+"""The interface of solvers for the linearised problem."""
 
 import abc
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from ...problem import Composite
 
 
 class Linearised(NamedTuple):
-    """A problem at a point: half of ``|vector + root * B step|^2``, B the measured Jacobian.
+    """The linearised problem ``|vector + root * B step|^2 / 2`` with the measured Jacobian B.
 
-    Everything is flat; `unravel` makes parameters of a vector.
+    All arrays are flat; `unravel` turns a vector into parameters.
     """
 
     problem: Composite
@@ -24,68 +24,68 @@ class Linearised(NamedTuple):
     vector: Array
     """The residual, times `root`."""
     root: Array
-    """Roots of the weights, the largest of which is 1."""
+    """Square roots of the weights, scaled to a maximum of 1."""
     free: Array
-    """1 for parameters that may move, 0 for those that are held by a bound."""
+    """1 for free parameters, 0 for those at a bound."""
 
     def observe(self, x: Array) -> Array:
-        """What is measured at other parameters."""
+        """The measurements at other parameters."""
         return jnp.ravel(self.problem.operator.measure(self.problem.map(self.unravel(x))))
 
 
 class Step(NamedTuple):
-    """A step from a point, and what is known about it."""
+    """A step of the linearised problem, and its properties."""
 
     change: Array
     length: RealScalar
-    """In parameters that are scaled by the norms of their columns."""
+    """Length in parameters scaled by the norms of their columns."""
     limited: Bool[Array, ""]
-    """Whether the trust region made it shorter."""
+    """Whether the trust region limited the step."""
     decrease: RealScalar
-    """Of the linearised problem."""
+    """Predicted decrease of the linearised problem."""
     part: RealScalar
-    """Norm of what the parameters can change of `vector`; infinite if it is not known."""
+    """Norm of the projection of `vector` onto the range of B; infinite if unknown."""
     damping: RealScalar
     iterations: Int[Array, ""]
     passes: Int[Array, ""]
-    """Over the measurements, beside those of linearising."""
+    """Passes over the measurements, without those for linearising."""
 
 
 class AbstractJacobian(eqx.Module):
-    """How the derivatives of a model are had, and the linearised problem solved with them."""
+    """Computes derivatives of a model and solves the linearised problem with them."""
 
     @property
     def on_host(self) -> bool:
-        """Whether it works in Python, so that the loop cannot be compiled."""
+        """Whether it runs in Python, so that the loop cannot be compiled."""
         return False
 
     @property
     @abc.abstractmethod
     def passes(self) -> int:
-        """Over the measurements, to linearise at a point."""
+        """Passes over the measurements to linearise at a point."""
 
     @abc.abstractmethod
     def begin(self, problem: Composite, x0: Parameters, observations: int) -> Any:
-        """What it keeps of a point, before there is one; it refuses what does not fit."""
+        """The stored data before the first point; raises an error if they do not fit in memory."""
 
     @abc.abstractmethod
     def linearise(
         self, at: Linearised, norms: Array, kept: Any, taken: Bool[Array, ""]
     ) -> tuple[Any, Array]:
-        """What it keeps of a point, and the largest norms that columns have had.
+        """The data stored for a point, and the largest norm of each column so far.
 
-        Where the point was not ``taken``, what was kept of the one before.
+        If the point was not ``taken``, the data of the previous point are returned.
         """
 
     @abc.abstractmethod
     def step(self, at: Linearised, norms: Array, kept: Any, radius: RealScalar) -> Step:
-        """Minimise the linearised problem in a ball of scaled parameters."""
+        """Minimise the linearised problem over a ball in scaled parameters."""
 
     @abc.abstractmethod
     def decrease(self, at: Linearised, norms: Array, kept: Any, change: Array) -> RealScalar:
-        """Of the linearised problem, by a step of one's own."""
+        """Decrease of the linearised problem by a given step."""
 
 
 def usable(norms: Array) -> Array:
-    """What parameters are scaled by: 1 where nothing has been seen of them."""
+    """Scales of the parameters: the norms, with 1 in place of 0."""
     return jnp.where(norms > 0, norms, 1)

@@ -1,4 +1,4 @@
-"""The measured Jacobian as a matrix, decomposed."""
+"""The measured Jacobian as a dense matrix with its SVD."""
 
 import math
 from typing import NamedTuple
@@ -14,24 +14,24 @@ from ...problem import Composite
 from .._measured import measured_jacobian
 from ._base import AbstractJacobian, Linearised, Step, usable
 
-# Steps of the iteration for the damping; each squares the error, a tenth is enough.
+# Newton steps for the damping, and their relative accuracy; convergence is quadratic.
 _DAMPING_STEPS, _DAMPING_ERROR = 12, 0.1
 
 
 class Decomposed(NamedTuple):
-    """The scaled Jacobian of a point, without its left singular vectors."""
+    """The SVD of the scaled Jacobian, without the left singular vectors."""
 
     s: Array
     right: Array
     along: Array
-    """Coordinates of the residual along the left ones."""
+    """Coordinates of the residual along the left singular vectors."""
 
 
 class Dense(AbstractJacobian):
     """Form the Jacobian, observations x parameters, and decompose it at every accepted point.
 
-    Exact whatever the conditioning, and also where the data do not determine the parameters. A
-    rejected trial costs no more than its evaluation: the decomposition is kept.
+    It is accurate for any condition number, also if the data do not determine the parameters. A
+    rejected trial costs only its evaluation: the decomposition is kept.
 
     Examples
     --------
@@ -41,11 +41,11 @@ class Dense(AbstractJacobian):
 
     @property
     def passes(self) -> int:
-        """All columns at once."""
+        """One: all columns together."""
         return 1
 
     def begin(self, problem: Composite, x0: Parameters, observations: int) -> Decomposed:
-        """Nothing is known yet, except that the matrix fits into the memory."""
+        """Check that the matrix fits in memory."""
         leaves = jax.tree.leaves(x0)
         p, dtype = sum(math.prod(jnp.shape(leaf)) for leaf in leaves), leaves[0].dtype
         require_memory(
@@ -60,7 +60,7 @@ class Dense(AbstractJacobian):
     def linearise(
         self, at: Linearised, norms: Array, kept: Decomposed, taken: Bool[Array, ""]
     ) -> tuple[Decomposed, Array]:
-        """Decompose; of a tall matrix, through its triangular factor."""
+        """Decompose; a tall matrix through its triangular factor."""
 
         def fresh() -> tuple[Decomposed, Array]:
             matrix = at.root[:, None] * measured_jacobian(at.problem, at.unravel(at.x))
@@ -77,7 +77,7 @@ class Dense(AbstractJacobian):
         return jax.lax.cond(taken, fresh, lambda: (kept, norms))
 
     def step(self, at: Linearised, norms: Array, kept: Decomposed, radius: RealScalar) -> Step:
-        """A damped step that is as long as the trust region, or a full one that is shorter."""
+        """A damped step on the boundary of the trust region, or the full step if it is inside."""
         s, along = kept.s, kept.along
         damping = _damping(s, along, radius)
         coordinates = -divide_or_zero(s, s**2 + damping) * along
@@ -104,7 +104,7 @@ def _decrease(along: Array, image: Array) -> RealScalar:
 
 
 def _damping(s: Array, along: Array, radius: RealScalar) -> RealScalar:
-    """The damping at which a step is as long as the radius, 0 if a full step is shorter.
+    """The damping at which the step has the length of the radius; 0 if the full step is shorter.
 
     Newton's method on the reciprocal of the length, which is nearly linear (Hebden).
     """

@@ -1,4 +1,4 @@
-"""Products with the Jacobian and its transpose, never the matrix."""
+"""Products with the Jacobian and its transpose; the matrix is not formed."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,23 +15,23 @@ from ._base import AbstractJacobian, Linearised, Step, usable
 
 
 class Products(AbstractJacobian):
-    """Conjugate gradients on products with the Jacobian, truncated at the trust region.
+    """Conjugate gradients on Jacobian products, truncated at the trust region (Steihaug).
 
-    Memory is that of a few vectors of observations and parameters, beside what differentiating the
-    model takes. An iteration is one forward and one reverse derivative (least squares by conjugate
-    gradients, which does not square the condition number; Steihaug's rule at the boundary).
+    It needs the memory of a few vectors of observations and parameters, and that for
+    differentiating the model. An iteration takes one forward and one reverse derivative (CGLS,
+    which does not square the condition number).
 
-    Norms of columns, by which parameters are scaled, are estimated: those of the Jacobian's
-    transpose times random signs have the right mean squares. They follow units exactly.
+    The column norms that scale the parameters are estimated from products of the transposed
+    Jacobian with random signs, whose mean squares are exact. They follow changes of units exactly.
 
     Parameters
     ----------
     tol : float
-        A step is accurate enough when the slope of the linearised problem has fallen to this part.
+        Relative gradient of the linearised problem at which to stop.
     max_steps : int
-        Most iterations in a step.
+        Maximum number of iterations per step.
     probes : int
-        Vectors of random signs for the norms of columns.
+        Number of random sign vectors for the column norms.
 
     Examples
     --------
@@ -49,17 +49,17 @@ class Products(AbstractJacobian):
 
     @property
     def passes(self) -> int:
-        """One for each probe."""
+        """One per probe."""
         return self.probes
 
     def begin(self, problem: Composite, x0: Parameters, observations: int) -> tuple[()]:
-        """Nothing is kept: a product needs the point alone."""
+        """Nothing is stored: a product only needs the point."""
         return ()
 
     def linearise(
         self, at: Linearised, norms: Array, kept: tuple[()], taken: Bool[Array, ""]
     ) -> tuple[tuple[()], Array]:
-        """Estimate the norms of columns."""
+        """Estimate the column norms."""
 
         def fresh() -> Array:
             _, pull = jax.vjp(at.observe, at.x)
@@ -74,7 +74,7 @@ class Products(AbstractJacobian):
         return (), jax.lax.cond(taken, fresh, lambda: norms)
 
     def step(self, at: Linearised, norms: Array, kept: tuple[()], radius: RealScalar) -> Step:
-        """Conjugate gradients until accurate enough, or out of the trust region."""
+        """Conjugate gradients until the tolerance or the boundary of the trust region."""
         forward, backward = _scaled(at, norms)
         ended = truncated(forward, backward, at.vector, radius, self.tol, self.max_steps)
         complete = ended.accurate & ~ended.limited
@@ -98,7 +98,7 @@ class Products(AbstractJacobian):
 def _scaled(
     at: Linearised, norms: Array
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Products with the Jacobian of scaled parameters, and with its transpose."""
+    """Products with the scaled Jacobian and its transpose."""
     _, push = jax.linearize(at.observe, at.x)
     pull = jax.linear_transpose(push, at.x)
     scale = at.free / usable(norms)
@@ -113,15 +113,15 @@ def _scaled(
 
 
 class Truncated(NamedTuple):
-    """Conjugate gradients on their way."""
+    """State of the conjugate-gradient iteration."""
 
     taken: Int[Array, ""]
     z: Array
     left: Array
-    """What is left of the vector: ``vector + A z``."""
+    """The residual ``vector + A z``."""
     direction: Array
     square: RealScalar
-    """Of the norm of the slope."""
+    """Squared norm of the gradient."""
     decrease: RealScalar
     limited: Bool[Array, ""]
     accurate: Bool[Array, ""]
@@ -135,7 +135,7 @@ def truncated(
     tol: RealLike,
     max_steps: int,
 ) -> Truncated:
-    """Minimise half of ``|vector + A z|^2`` over ``|z| <= radius``, nearly."""
+    """Approximately minimise ``|vector + A z|^2 / 2`` over ``|z| <= radius``."""
     slope = -backward(vector)
     first = jnp.sum(slope**2)
 

@@ -1,4 +1,4 @@
-"""The Jacobian as a sparse matrix, by coloured derivatives; its linear algebra is SciPy's."""
+"""The Jacobian as a sparse matrix, by coloured derivatives, with SciPy's linear algebra."""
 
 import warnings
 from typing import Any
@@ -16,17 +16,17 @@ from ..._typing import Parameters, RealScalar
 from ...problem import Composite
 from ._base import AbstractJacobian, Linearised, Step, usable
 
-# Added to the scaled normal equations, whose diagonal is at most 1, so that they can be factored;
-# refinement takes it away again along all that the data see.
+# Added to the diagonal of the scaled normal equations (at most 1) so that they can be factored.
+# Iterative refinement removes its effect along all directions that the data determine.
 _RIDGE = 1e-13
-# A pivot below so many ridges is none; random vectors that find combinations which vanish.
+# Pivots below this multiple of the ridge count as 0; number of random vectors for null spaces.
 _VANISHED, _PROBES = 100.0, 4
-# Rounds of refinement, and steps of the iteration for the damping.
+# Refinements, and Newton steps for the damping with their relative accuracy.
 _REFINEMENTS, _DAMPING_STEPS, _DAMPING_ERROR = 2, 8, 0.1
 
 
 class Colouring:
-    """Columns of a Jacobian in groups that share no row, found by asdex."""
+    """Groups of Jacobian columns that share no row, computed by asdex."""
 
     def __init__(self, pattern: Any):
         self.pattern = pattern
@@ -37,7 +37,7 @@ class Colouring:
 
     @classmethod
     def of(cls, problem: Composite, x0: Parameters) -> "Colouring":
-        """Read the model's program, and colour what depends on what."""
+        """Detect the sparsity of the model's Jacobian and colour its columns."""
         try:
             import asdex
         except ImportError as error:
@@ -48,35 +48,36 @@ class Colouring:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", asdex.DenseColoringWarning)
             sparsity = asdex.jacobian_sparsity(observe, flat)
-            # Colouring rows as well, to compare, takes minutes where parameters are shared.
+            # Colouring the rows, too, for comparison, takes minutes if parameters are shared.
             return cls(asdex.jacobian_coloring_from_sparsity(sparsity, mode="fwd"))
 
     def matrix(self, values: Any) -> scipy.sparse.csr_array:
-        """The Jacobian with these entries."""
+        """The Jacobian with the given entries."""
         return scipy.sparse.csr_array((np.asarray(values), (self.rows, self.columns)), self.shape)
 
 
-class Entries(eqx.Module):
-    """The entries of a Jacobian, and where they are."""
+class SparseEntries(eqx.Module):
+    """The entries of a Jacobian with their positions."""
 
     values: Array
     colouring: Colouring = eqx.field(static=True)
 
 
 class Sparse(AbstractJacobian):
-    """Find which data depend on which parameters, and work with a sparse matrix.
+    """Detect which data depend on which parameters, and use a sparse matrix.
 
-    Columns that share no row are differentiated together (by colouring), so that a Jacobian costs
-    as many derivatives as there are colours. Steps are exact: normal equations are factored, and
-    refined by residuals. For models in which a datum depends on few parameters: many curves with
-    some shared parameters, splines, local fields. Needs asdex (``pip install 'lemmax[sparse]'``).
+    Columns that share no row are differentiated together (colouring), so a Jacobian costs as many
+    derivatives as there are colours. Steps are exact: the normal equations are factored, and the
+    solution is refined iteratively. For models in which each datum depends on few parameters: many
+    curves with some shared parameters, splines, local fields. Needs asdex
+    (``pip install 'lemmax[sparse]'``).
 
-    Its loop runs in Python: it cannot be put into ``jit``, ``vmap`` or `lemmax.solve_many`.
+    The loop runs in Python, so it does not work inside ``jit``, ``vmap`` or `lemmax.solve_many`.
 
     Parameters
     ----------
     colouring : Colouring, optional
-        If it is known from a run before.
+        The colouring, if known from a previous run.
 
     Examples
     --------
@@ -88,22 +89,22 @@ class Sparse(AbstractJacobian):
 
     @property
     def on_host(self) -> bool:
-        """SciPy cannot be compiled."""
+        """True: SciPy cannot be compiled."""
         return True
 
     @property
     def passes(self) -> int:
-        """One, as all colours at once."""
+        """One: all colours together."""
         return 1
 
-    def begin(self, problem: Composite, x0: Parameters, observations: int) -> Entries:
-        """Colour."""
+    def begin(self, problem: Composite, x0: Parameters, observations: int) -> SparseEntries:
+        """Compute the colouring."""
         colouring = Colouring.of(problem, x0) if self.colouring is None else self.colouring
-        return Entries(jnp.zeros(len(colouring.rows), ravel_pytree(x0)[0].dtype), colouring)
+        return SparseEntries(jnp.zeros(len(colouring.rows), ravel_pytree(x0)[0].dtype), colouring)
 
     def linearise(
-        self, at: Linearised, norms: Array, kept: Entries, taken: Bool[Array, ""]
-    ) -> tuple[Entries, Array]:
+        self, at: Linearised, norms: Array, kept: SparseEntries, taken: Bool[Array, ""]
+    ) -> tuple[SparseEntries, Array]:
         """Differentiate by colours."""
         if not taken:
             return kept, norms
@@ -112,10 +113,10 @@ class Sparse(AbstractJacobian):
         squares = np.bincount(
             kept.colouring.columns, weighted**2, minlength=kept.colouring.shape[1]
         )
-        return Entries(values, kept.colouring), jnp.maximum(norms, jnp.sqrt(squares))
+        return SparseEntries(values, kept.colouring), jnp.maximum(norms, jnp.sqrt(squares))
 
-    def step(self, at: Linearised, norms: Array, kept: Entries, radius: RealScalar) -> Step:
-        """A damped step that is as long as the trust region, or a full one that is shorter."""
+    def step(self, at: Linearised, norms: Array, kept: SparseEntries, radius: RealScalar) -> Step:
+        """A damped step on the boundary of the trust region, or the full step if it is inside."""
         matrix = _scaled(at, norms, kept)
         vector = np.asarray(at.vector, np.float64)
         slope = matrix.T @ vector
@@ -144,7 +145,9 @@ class Sparse(AbstractJacobian):
             passes=none,
         )
 
-    def decrease(self, at: Linearised, norms: Array, kept: Entries, change: Array) -> RealScalar:
+    def decrease(
+        self, at: Linearised, norms: Array, kept: SparseEntries, change: Array
+    ) -> RealScalar:
         """By one product."""
         image = _scaled(at, norms, kept) @ np.asarray(usable(norms) * change)
         return jnp.asarray(-image @ (np.asarray(at.vector) + image / 2), at.x.dtype)
@@ -168,11 +171,11 @@ class Normal:
         return solution
 
     def undetermined(self, component: float) -> np.ndarray:
-        """Columns with a part above ``component`` in a combination that vanishes."""
+        """Columns with a component above ``component`` in some null vector."""
         factor = self._factor(0.0)
         if np.min(np.abs(factor.U.diagonal())) > _VANISHED * _RIDGE:
             return np.zeros(self.gram.shape[0], bool)
-        # What solving makes large are combinations that vanish; a few cover all of them.
+        # Solving amplifies null vectors. A few random right-hand sides reach all of them.
         random = np.random.default_rng(0).standard_normal((self.gram.shape[0], _PROBES))
         large = np.abs(factor.solve(random))
         return np.any(large > component * np.max(large, axis=0), axis=1)
@@ -181,7 +184,7 @@ class Normal:
         if self.known is None or self.known[0] != damping:
             diagonal = self.gram.diagonal()
             ridge = np.where(diagonal > 0, damping + _RIDGE, 1.0)  # empty columns stay empty
-            # An ordering for symmetric matrices, without exchanges: it is positive definite.
+            # A symmetric ordering without pivoting: the matrix is positive definite.
             self.known = (
                 damping,
                 scipy.sparse.linalg.splu(
@@ -194,8 +197,8 @@ class Normal:
         return self.known[1]
 
 
-def _scaled(at: Linearised, norms: Array, kept: Entries) -> scipy.sparse.csr_array:
-    """The weighted Jacobian of scaled parameters; those that are held have empty columns."""
+def _scaled(at: Linearised, norms: Array, kept: SparseEntries) -> scipy.sparse.csr_array:
+    """The weighted, scaled Jacobian; parameters at a bound have empty columns."""
     scale = np.asarray(at.free / usable(norms), np.float64)
     where = kept.colouring
     root = np.asarray(at.root, np.float64)
