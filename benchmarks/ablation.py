@@ -1,10 +1,10 @@
-"""What each branch of `recover` is worth: switched off one at a time, on seeds of their own.
+"""Ablation of `recover`: every rule switched off, one at a time, on seeds of their own.
 
     python -m benchmarks.ablation                  # all of them; names for some
     python -m benchmarks.ablation --seeds 2 "lower ranks"
 
-Of every variant: answers that are right and called so (of exact and of noisy data), claims that are
-wrong, and seconds (compilation included, so that the first variant takes longer).
+For every variant: the number of correct certified answers, of wrong certified answers, and seconds
+of CPU (with compilation, so that the first variant takes longer).
 """
 
 import argparse
@@ -36,35 +36,41 @@ def _patched(owner: object, name: str, value: object) -> Callable[[], object]:
     return lambda: mock.patch.object(owner, name, value)
 
 
-def _cheap_steps_alone(facts: Any, x: Any) -> list:
+def _lmm_alone(facts: Any, x: Any) -> list:
     return [_refine.LMM] if facts.robust else [None]
 
 
-def _dear_steps_alone(facts: Any, x: Any) -> list:
+def _prox_linear_alone(facts: Any, x: Any) -> list:
     small = facts.robust and facts.has_small_jacobian(x)
-    return [_refine.PROX_LINEAR] if small else _cheap_steps_alone(facts, x)
+    return [_refine.PROX_LINEAR] if small else _lmm_alone(facts, x)
 
 
+def _without_test(name: str) -> Callable[[], object]:
+    """Without one of the certificate's tests."""
+
+    @contextlib.contextmanager
+    def patched() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for group in ("QUICK_TESTS", "EXPENSIVE_TESTS"):
+                kept = tuple(t for t in getattr(_certificate, group) if t.__name__ != name)
+                stack.enter_context(mock.patch.object(_certificate, group, kept))
+            yield
+
+    return patched
+
+
+_TESTS = [test.__name__ for test in (*_certificate.QUICK_TESTS, *_certificate.EXPENSIVE_TESTS)]
 VARIANTS: dict[str, Callable[[], object]] = {
     "everything": contextlib.nullcontext,
-    "cheap steps first": _patched(_propose, "methods_for", _dear_steps_alone),
-    "dear steps": _patched(_propose, "methods_for", _cheap_steps_alone),
+    "LMM": _patched(_propose, "methods_for", _prox_linear_alone),
+    "prox-linear steps": _patched(_propose, "methods_for", _lmm_alone),
     "lower ranks": _patched(_propose, "lower_ranks", lambda bound: []),
-    "ranks of fits": _patched(_pipeline, "nested_ranks", lambda sizes, superfluous: [len(sizes)]),
+    "nested ranks": _patched(_pipeline, "nested_ranks", lambda sizes, superfluous: [len(sizes)]),
     "gaps first": _patched(constants, "GAP", np.inf),
-    "terms that are rounding errors": _patched(
-        _pipeline.Search, "_without_rounding_errors", lambda self, fitted, sizes: iter(())
-    ),
-    "exact unfolding": _patched(_factor_start, "_unfolded", lambda *given: None),
+    "exact unfolding": _patched(_factor_start, "_unfolded", lambda entries: None),
     "rank of a table": _patched(_tables, "_best_rank", lambda problem, found: found.rank),
-    "terms left over": _patched(_certificate, "_missing", lambda fit, scale, objections: 0.0),
-    "rivals of rows": _patched(_certificate, "_contested", lambda fit, *rest: (0.0, ())),
-    "lonely rows": _patched(_certificate, "_lonely", lambda fit: False),
-    "data kept aside": _patched(_certificate, "_mispredictions", lambda *given: []),
-    "many zeros": _patched(constants, "MANY_ZEROS", 1.0),
-    "noise of one size": _patched(constants, "CAUCHY", 0.0),
-    "directions not seen": _patched(constants, "LEAST_GAIN", 0.0),
     "restarts": _patched(lm, "recover", functools.partial(lm.recover, restarts=0)),
+    **{name.replace("_", " "): _without_test(name) for name in _TESTS},
 }
 
 

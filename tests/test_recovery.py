@@ -302,7 +302,7 @@ def test_the_summary_and_the_picture_tell_the_same():
     assert found.residual_gap > 1e6
     left, right = lm.plots.recovery(found).axes
     assert left.get_title() == "rank 2 of at most 4"
-    assert right.get_title() == "90 of 300 observations are wrong"
+    assert right.get_title() == "90 of 300 observations are outliers"
 
 
 def small_table(seed):
@@ -384,7 +384,7 @@ def test_large_numbers_are_as_good_as_small_ones():
         ({"data": np.zeros(MEASUREMENTS)}, "All data are zero"),
         ({"data": np.ones(3)}, "gives observations of shape"),
         ({"map": lm.maps.FromFunction(lambda x: jnp.outer(x, x))}, "give x0"),
-        ({"map": lm.maps.PSD(DIM + 1, 2)}, "The map makes points of shape"),
+        ({"map": lm.maps.PSD(DIM + 1, 2)}, "The map returns points of shape"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"x0": np.ones((3, 3))}, "takes parameters of shape"),
         ({"data": np.full(MEASUREMENTS, np.nan)}, "NaN or infinite"),

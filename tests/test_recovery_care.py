@@ -44,7 +44,7 @@ def test_gross_errors_and_a_squared_loss_get_a_hint():
     operator, map = instance.problem.operator, instance.problem.map
     found = lm.recover(data, map, operator, lm.losses.SquaredL2())
     assert not found.status.succeeded
-    assert "L1() bears those" in found.summary()
+    assert "use L1()" in found.summary()
     assert lm.recover(data, map, operator).status is lm.RecoveryStatus.EXACT
 
 

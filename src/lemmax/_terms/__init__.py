@@ -1,4 +1,4 @@
-"""Sums of outer products in NumPy: unfoldings, Tucker form, and the terms of a given tensor."""
+"""Sums of outer products in NumPy: unfoldings, Tucker form, CP decomposition."""
 
 from .components import Components, lonely_lines, unfoldings
 from .decompose import decompose, leading_terms

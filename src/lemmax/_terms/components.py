@@ -1,4 +1,4 @@
-"""Components of a factored matrix or tensor, and the rows that have one for themselves."""
+"""Components of a factored matrix or tensor, and rows with high leverage on one of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,8 +7,8 @@ import numpy as np
 
 from .tensors import term_columns
 
-# A vector that lives on fewer than these many rows, and part of all rows, fits their outliers.
-# Of short vectors less is asked: a part of their length.
+# A singular vector concentrated on fewer rows than this, and on this share of all rows, fits the
+# outliers of those rows. For short vectors the first limit is a share of their length.
 _FEW_ROWS, _PART_OF_ROWS, _SHORT = 4, 0.02, 6
 _ROUNDING = 1e-10
 
@@ -22,14 +22,14 @@ class Components(NamedTuple):
 
     @classmethod
     def standing(cls, left: np.ndarray, right: np.ndarray) -> "Components":
-        """Those of a product ``left right'`` that are more than rounding errors."""
+        """The components of a product ``left right'`` above rounding errors."""
         (left, first), (right, second) = np.linalg.qr(left), np.linalg.qr(right)
         inner_left, values, inner_right = np.linalg.svd(first @ second.T, full_matrices=False)
         kept = values > _ROUNDING * max(values[0], np.finfo(float).tiny)
         return cls(left @ inner_left[:, kept], values[kept], right @ inner_right[kept].T)
 
     def spread(self) -> np.ndarray:
-        """Which live on more than a few rows, and columns: others fit the outliers of those."""
+        """Which components spread over more than a few rows and columns; others fit outliers."""
         spread = np.ones(len(self.values), bool)
         for vectors in (self.left, self.right):
             rows = len(vectors)
@@ -40,17 +40,17 @@ class Components(NamedTuple):
 
 
 def unfoldings(factors: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """A matrix or tensor as a matrix with each mode as its rows: the factors of both sides."""
+    """The factors of the unfolding along each mode."""
     for mode, factor in enumerate(factors):
         others = tuple(other for k, other in enumerate(factors) if k != mode)
         yield factor, term_columns(others)
 
 
 def lonely_lines(factors: Sequence[np.ndarray], leverage: float) -> tuple[list[int], ...]:
-    """Rows and columns (of a tensor: slices along each mode) that have a component for themselves.
+    """Rows and columns (for a tensor: slices along each mode) that determine a component alone.
 
-    Their leverage on the column space is above a level near 1. Of so few rows that there are
-    hardly more than components, none: they have no other choice.
+    Their leverage on the column space is above a threshold near 1. None is returned if there are
+    hardly more rows than components, since all leverages are high then.
     """
     lines = []
     for pair in unfoldings(factors):

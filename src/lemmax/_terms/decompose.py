@@ -1,4 +1,4 @@
-"""CP factors of a small core: candidates, polished by damped Gauss-Newton steps, the best kept."""
+"""CP decomposition of a small core: candidates, refined by damped Gauss-Newton, the best kept."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from .tensors import (
 Factors = tuple[np.ndarray, ...]
 
 _TRIES = 3
-# Relative to the core: a fit this good ends the search, and terms that a candidate lacks begin
-# with this size.
+# Relative to the core: the error at which the search ends, and the size of terms that are added to
+# a candidate with too few.
 _GOOD_FIT, _PADDING = 1e-6, 1e-2
-# The least size of a term, as a fraction of the error. A term that is zero lies on the singular
-# set, where the Jacobian does not see it.
+# Smallest size of a term, as a fraction of the error. A zero term would be singular: the Jacobian
+# vanishes there.
 _OF_THE_ERROR = 0.1
 
 
@@ -33,12 +33,12 @@ def decompose(
     symmetric: bool,
     tries: int | None = None,
 ) -> Factors:
-    """Factors of that many terms, near a tensor in Tucker form; all the same if symmetric.
+    """CP factors of a tensor in Tucker form; all equal if symmetric.
 
-    With noise no candidate is exact, and the first `tries` are enough for a start.
+    With noise no candidate is exact, and the first `tries` suffice for a start.
     """
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
-    if size == 0:  # which has no direction to start from
+    if size == 0:  # no direction to start from
         return tuple(np.zeros((len(basis), rank)) for basis in tucker.bases)
     core = tucker.core / size
     best: Factors = ()
@@ -65,7 +65,7 @@ def decompose(
 def leading_terms(
     tucker: Tucker, rank: int, rng: np.random.Generator, *, symmetric: bool
 ) -> Factors:
-    """Factors of that many terms, of a tensor given exactly, perhaps of a higher rank."""
+    """Factors of the leading terms of a tensor that is given exactly, perhaps of a higher rank."""
     found = nearest_tucker(tucker.core, rank, symmetric=symmetric)
     lifted = tuple(q @ basis for q, basis in zip(tucker.bases, found.bases, strict=True))
     return decompose(Tucker(found.core, lifted), rank, rng, symmetric=symmetric)
@@ -74,7 +74,7 @@ def leading_terms(
 def _candidates(
     core: np.ndarray, rank: int, symmetric: bool, rng: np.random.Generator
 ) -> Iterator[Factors]:
-    """Jennrich's factors for fewer and fewer terms, in case the rank is generous; then any."""
+    """Jennrich's factors for fewer and fewer terms, in case the rank is too high; then random."""
     order = core.ndim
     count = min(rank, *core.shape[:2])
     tries = _TRIES
@@ -84,7 +84,7 @@ def _candidates(
             if symmetric:
                 factors = (symmetric_terms(factors, core),)
             yield _with_more_terms(factors, rank - count, _PADDING ** (1 / order), rng, order)
-        # One by one where that is cheap, by halves where it would be many.
+        # One by one for few terms, by halves for many.
         count, tries = count - 1 if count <= 4 else count // 2 + 1, 1
     nothing = tuple(np.zeros((d, 0)) for d in (core.shape[:1] if symmetric else core.shape))
     for _ in range(_TRIES):
@@ -98,7 +98,7 @@ def _with_more_terms(
     rng: np.random.Generator,
     order: int,
 ) -> Factors:
-    """And random ones; of a symmetric tensor, whose factor is given once, as often as it counts."""
+    """Add random terms; for a symmetric tensor the factor is repeated for each mode."""
     more = tuple(
         np.concatenate([f, size * _directions(rng, (len(f), count))], axis=1) for f in factors
     )

@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt on a small core, in NumPy: to compile it would take longer than to do it."""
+"""Levenberg-Marquardt on a small core, in NumPy: compiling would take longer than running."""
 
 import numpy as np
 import scipy.linalg
@@ -6,23 +6,23 @@ import scipy.linalg
 from .tensors import outer_products, term_columns, unfolded
 
 _STEPS = 100
-# The damping is the error times this, which every step makes smaller or larger.
+# The damping is the error times a factor: its first value, its changes, and its limit.
 _CAUTION, _BOLDER, _MORE_CAREFUL, _TOO_CAREFUL = 0.1, 1 / 3, 10.0, 1e8
-# Never less than this part of J'J: it is singular along changes of scale within a term.
+# Lower bound of the damping relative to J'J, which is singular along the gauge directions.
 _LEAST_DAMPING = 1e-13
-# It ends with steps that gain no more than this part of the error, or errors this small.
+# Stop at steps with a smaller relative gain than this, or at errors this small.
 _GAIN, _NOTHING_LEFT = 1e-7, 1e-14
 
 Factors = tuple[np.ndarray, ...]
 
 
 def polish(factors: Factors, core: np.ndarray, symmetric: bool) -> tuple[Factors, float]:
-    """Factors of a tensor nearer to the core, and how far it is; the damping follows the error.
+    """Refine the factors of a tensor; returns them and the remaining error.
 
     Parameters
     ----------
     factors : arrays of shape (side, rank)
-        One for each mode; the same ones if symmetric, and then they stay the same.
+        One per mode; if symmetric, all the same, and they stay the same.
     core : array
     symmetric : bool
     """

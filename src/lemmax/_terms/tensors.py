@@ -1,4 +1,4 @@
-"""Tensors of low multilinear rank, and the CP factors of what is found; in NumPy."""
+"""Tensors of low multilinear rank, and their CP factors, in NumPy."""
 
 import functools
 import itertools
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Sweeps of higher-order orthogonal iteration (De Lathauwer, De Moor and Vandewalle, 2000): the
-# first basis sees the noise of all columns of an unfolding, the next that of a few.
+# Sweeps of higher-order orthogonal iteration (De Lathauwer, De Moor and Vandewalle, 2000). The
+# first basis contains noise of all columns of an unfolding, the next ones that of a few.
 _SWEEPS = 2
 
 
@@ -18,7 +18,7 @@ class Tucker(NamedTuple):
     bases: tuple[np.ndarray, ...]
 
     def dense(self) -> np.ndarray:
-        """Every entry."""
+        """All entries."""
         return multiplied(self.core, tuple(basis.T for basis in self.bases))
 
 
@@ -56,11 +56,11 @@ def symmetrised(tensor: np.ndarray) -> np.ndarray:
 
 
 def nearest_tucker(array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool = False) -> Tucker:
-    """Nearly the nearest tensor whose unfoldings have that rank, shrunk if it is noisy.
+    """Approximately the nearest tensor of that multilinear rank, shrunk if it is noisy.
 
-    Along every mode a direction keeps the fraction ``1 - (edge / value)^2`` of its singular value,
-    what Wiener's filter leaves of a signal in noise of the edge's size: the first value that is
-    left out. So the directions that a generous rank adds are small.
+    Along every mode a direction keeps the fraction ``1 - (edge / value)^2`` of its singular value
+    (a Wiener filter with noise of the size of the edge, the first omitted singular value). This
+    makes the directions of a superfluous rank small.
     """
     order = array.ndim
     if symmetric:
@@ -81,12 +81,12 @@ def nearest_tucker(array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool
 
 
 def leading_vectors(matrix: np.ndarray, rank: int) -> np.ndarray:
-    """Left singular vectors, from the small Gram matrix: accuracy is not the point here."""
+    """Left singular vectors from the small Gram matrix, which is accurate enough here."""
     return np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :rank]
 
 
 def _shrunk(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading left singular vectors, and what is left of each."""
+    """Leading left singular vectors and their shrinkage factors."""
     squares, vectors = np.linalg.eigh(matrix @ matrix.T)
     squares, vectors = np.maximum(squares[::-1], 0), vectors[:, ::-1]
     edge = squares[rank] if rank < len(squares) else 0.0
@@ -99,10 +99,10 @@ def simultaneous_diagonalisation(
 ) -> tuple[np.ndarray, ...]:
     """Factors of ``count`` terms by Jennrich's algorithm (Harshman, 1970).
 
-    Two random combinations of slices are ``A D B'`` and ``A E B'``, D and E diagonal; the columns
-    of A are the eigenvectors of one times the inverse of the other. Knowing A, what belongs to
-    each of its columns is a tensor of rank one. Exact if there are ``count`` terms and the
-    columns of the first two factors are independent.
+    Two random combinations of slices are ``A D B'`` and ``A E B'`` with diagonal D and E. The
+    columns of A are the eigenvectors of one times the inverse of the other. Given A, the part that
+    belongs to each column is a tensor of rank one. This is exact if there are ``count`` terms and
+    the columns of the first two factors are linearly independent.
     """
     slices = core.reshape(core.shape[0], core.shape[1], -1)
     left = leading_vectors(unfolded(slices, 0), count)
@@ -116,14 +116,14 @@ def simultaneous_diagonalisation(
 
 
 def _rank_one(tensor: np.ndarray) -> list[np.ndarray]:
-    """Vectors whose outer product is near a tensor of rank one; the first has its size."""
+    """Vectors whose outer product approximates a tensor of rank one; the first has its norm."""
     vectors = [leading_vectors(unfolded(tensor, mode), 1)[:, 0] for mode in range(tensor.ndim)]
     size = float(multiplied(tensor, tuple(v[:, None] for v in vectors)).reshape(()))
     return [size * vectors[0], *vectors[1:]]
 
 
 def balanced(factors: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """The same terms, every factor's column with the same norm."""
+    """The same terms, with columns of equal norm in all factors."""
     norms = np.array([np.linalg.norm(factor, axis=0) for factor in factors])
     shared = np.prod(norms, axis=0) ** (1 / len(factors))
     return tuple(
@@ -133,9 +133,9 @@ def balanced(factors: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
 
 
 def symmetric_terms(factors: tuple[np.ndarray, ...], core: np.ndarray) -> np.ndarray:
-    """The columns whose powers are nearest to these terms; a power that cannot be is zero.
+    """The columns whose powers are nearest to these terms; zero if there is no such power.
 
-    Of even order all powers are positive, so a negative term has none.
+    Even powers are positive, so negative terms have none.
     """
     order = len(factors)
     vectors = factors[0] / np.maximum(np.linalg.norm(factors[0], axis=0), np.finfo(float).tiny)

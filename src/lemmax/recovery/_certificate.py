@@ -1,5 +1,6 @@
-"""What a fit proves, and what it does not."""
+"""The verdict on a fit: a list of tests, each of which may object."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,261 +9,262 @@ import numpy as np
 from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import convincing_observations
-from ._kept_aside import Predictions
-from ._objections import Objection
+from ._hold_out import Predictions
+from ._objections import Lines, Objection
 from ._select import largest_gaussian
 from ._tangent import Tangent
 
 
 class Certificate(NamedTuple):
-    """The evidence for a fit."""
+    """What the data prove about a fit."""
 
     exact: bool
-    """Whether the observations that it explains are explained up to rounding errors."""
+    """Whether residuals of inliers are rounding errors."""
     explained: np.ndarray
-    """Which observations it explains."""
+    """Mask of the inliers."""
     freedom: int
     noise: float
-    """Standard deviation of what it does not explain in those."""
+    """Standard deviation of the residuals of inliers."""
     error: float
-    """The relative error of the point to expect."""
+    """Expected relative error of the point."""
     objections: tuple[Objection, ...]
-    """Why it is not to be believed; none if it is."""
-    unseen: bool
-    """Whether there are directions in which the point can move that no observation sees."""
-    doubtful: tuple[list[int], ...] = ()
-    """Rows and columns, or slices, about which too little is known; one list for each mode."""
+    """Failed tests; none if the fit is certified."""
+    doubtful: Lines = ()
+    """Rows and columns, or slices, that the data do not determine; one list for each mode."""
 
     @property
     def holds(self) -> bool:
-        """Whether the fit is an answer."""
+        """Whether the fit is certified."""
         return not self.objections
 
     @classmethod
-    def interrupted(cls, known: np.ndarray, freedom: int) -> "Certificate":
-        """Of a search that was stopped: nothing is known."""
-        said = (Objection("the search was stopped"),)
-        return cls(False, known, freedom, float("nan"), float("nan"), said, unseen=False)
+    def of_nothing(cls, known: np.ndarray, freedom: int, said: str) -> "Certificate":
+        """For a point that no test can be applied to."""
+        return cls(False, known, freedom, math.nan, math.nan, (Objection(said),))
 
 
-class Lines(NamedTuple):
-    """Rows and columns, or slices: wrong entries of one may be explained by chance."""
+class Case(NamedTuple):
+    """A fit as the tests see it."""
 
-    lonely: tuple[list[int], ...]
-    """Those that have a component of their own, one list for each mode."""
-    contested: Callable[[np.ndarray, float, int], tuple[float, tuple[list[int], ...]]]
-    """How far it is from rivals that explain as many entries of a row or column; of which."""
-    short: Callable[[np.ndarray], tuple[list[int], ...]]
-    """Those of which fewer entries are explained than there are terms."""
-
-
-class Fit(NamedTuple):
-    """What is judged: a point through its residuals, and what they say of its tangents."""
-
+    exact: bool
     residual: np.ndarray
     data: np.ndarray
     known: np.ndarray
-    """Which observations there are; the others are missing."""
+    """Mask of the observations that are not missing."""
     labels: np.ndarray
-    """The same number for observations of the same thing."""
+    """Equal numbers for observations of the same quantity."""
+    used: np.ndarray
+    """Mask of the inliers that the point was fitted to."""
+    noise: float
+    """Root mean square of their residuals."""
+    level: float
+    """The largest residual of an inlier."""
     norm: float
-    """Of the point."""
-    tangent: Callable[[np.ndarray], Tangent]
-    """How well given observations see its tangents."""
-    lines: Lines | None = None
-    """Of entries of a matrix or tensor, fitted by a robust loss."""
-    left_over: Callable[[float], float] | None = None
-    """Of entries: how large what stands out of the residuals is, those clipped at a level."""
+    """Norm of the point."""
+    tangent: Tangent
+    """How well the inliers determine the point."""
+    lonely: Lines = ()
+    """Rows and columns with a component of their own."""
+    short: Lines = ()
+    """Rows and columns with fewer inliers than terms."""
+    rivals: Callable[[], tuple[float, Lines]] | None = None
+    """Distance to other fits that explain as many entries of a row, and the rows concerned."""
+    left_over: Callable[[], float] | None = None
+    """Norm of the terms that remain in the residuals."""
+    predict: Callable[[], Predictions] | None = None
+    """Fits without some of the observations, and their residuals there."""
+
+    @property
+    def limit(self) -> float:
+        """The largest relative error that is certified."""
+        if not self.exact:
+            return constants.NOISY_ERROR
+        # Rounding errors of the data may be all of a small point.
+        return max(constants.EXACT_ERROR, 1e3 * self.level / self.norm)
 
 
-def certify_exact(fit: Fit, rounding: float) -> Certificate:
-    """A fit to exact data: through more observations than chance allows, and than half."""
-    sizes = np.abs(fit.residual)
-    explained = fit.known & (sizes <= rounding)
-    tangent = fit.tangent(explained)
-    typical = float(np.sqrt(np.mean(sizes[explained] ** 2))) if np.any(explained) else np.inf
-    error = _relative(tangent, typical, fit.norm)
-    objections = _objections(fit, explained, tangent, rounding)
-    contested, doubtful = _contested(fit, explained, rounding, 0, constants.EXACT_ERROR, objections)
-    if error > max(constants.EXACT_ERROR, 1e3 * rounding / max(fit.norm, np.finfo(float).tiny)):
-        objections.append(
-            Objection(f"rounding errors may have grown to a relative error of {error:.0e}")
+class Finding(NamedTuple):
+    """The outcome of a test."""
+
+    objection: Objection | None = None
+    error: float = 0.0
+    """Relative error of the point that the test allows for."""
+    doubtful: Lines | None = None
+
+
+Test = Callable[[Case], Finding]
+PASSED = Finding()
+
+
+def certified(case: Case) -> Certificate:
+    """Apply all quick tests, then the expensive ones until one objects."""
+    findings = [test(case) for test in QUICK_TESTS]
+    for test in EXPENSIVE_TESTS:
+        if all(finding.objection is None for finding in findings):
+            findings.append(test(case))
+    objections = tuple(f.objection for f in findings if f.objection is not None)
+    doubtful = [f.doubtful for f in findings if f.doubtful is not None]
+    explained = case.used
+    if not case.exact:
+        explained = case.known & (
+            np.abs(case.residual) <= largest_gaussian(int(case.known.sum())) * case.noise
         )
-    found = _certificate(True, explained, fit, tangent, 0.0, error, contested, objections)
-    return found._replace(doubtful=doubtful)
-
-
-def certify_noise(
-    fit: Fit,
-    used: np.ndarray,
-    scale: float,
-    predict: Callable[[], Predictions],
-) -> Certificate:
-    """A fit to noisy data: most of what it has not seen, it predicts as well as what it has.
-
-    ``used`` are the observations it was fitted to, ``predict`` gives the residuals of a fit made
-    without some of the observations, and says which.
-    """
-    count = int(fit.known.sum())
-    explained = fit.known & (np.abs(fit.residual) <= largest_gaussian(count) * scale)
-    tangent = fit.tangent(used)
-    error = _relative(tangent, scale, fit.norm)
-    objections = _objections(fit, used, tangent, constants.BULK * scale)
-    # A rival that goes through few entries has their noise, and may miss one that it explains.
-    contested, doubtful = _contested(
-        fit, used, constants.BULK * scale, 1, constants.NOISY_ERROR, objections
+    return Certificate(
+        exact=case.exact,
+        explained=explained,
+        freedom=case.tangent.freedom,
+        noise=0.0 if case.exact else case.noise,
+        error=math.hypot(*(finding.error for finding in findings)),
+        objections=objections,
+        doubtful=doubtful[-1] if doubtful else case.short,
     )
-    missing = _missing(fit, scale, objections)
-    low, high = np.quantile(np.abs(fit.residual[used]), (0.25, 0.75)) if np.any(used) else (0, 0)
-    if low < constants.CAUCHY * high:
+
+
+def _objected(said: str, lines: Lines = (), unseen: bool = False) -> Finding:
+    return Finding(Objection(said, lines, unseen))
+
+
+def _telling(case: Case) -> np.ndarray:
+    """Observations above the noise: the zero point explains the others as well."""
+    return case.known & (np.abs(case.data) > case.level)
+
+
+def more_than_chance(case: Case) -> Finding:
+    """Any fit goes through as many observations as it has degrees of freedom."""
+    merits = case.labels[case.used & _telling(case)]
+    if np.max(merits, initial=0) < case.labels.size:  # counting is faster than sorting
+        different = int(np.count_nonzero(np.bincount(merits)))
+    else:
+        different = len(np.unique(merits))
+    wanted = convincing_observations(case.tangent.freedom)
+    if different >= wanted:
+        return PASSED
+    return _objected(
+        f"it explains {different} different observations beyond their errors with "
+        f"{case.tangent.freedom} degrees of freedom; at least {wanted} are needed to be more than "
+        "chance"
+    )
+
+
+def more_than_half(case: Case) -> Finding:
+    """Another point might explain the other half."""
+    telling = _telling(case)
+    hits, count = int(np.sum(case.used & telling)), int(telling.sum())
+    if hits > count / 2:
+        return PASSED
+    return _objected(f"it explains {hits} of {count} observations, no more than half")
+
+
+def few_zeros(case: Case) -> Finding:
+    """Where factors have zeros, one term alone may explain more than half of the observations."""
+    telling, zeros = _telling(case), int(np.sum(case.known & (case.data == 0)))
+    missed, count = int(np.sum(telling & ~case.used)), int(telling.sum())
+    few = zeros <= constants.MANY_ZEROS * (zeros + count)
+    if few or missed <= constants.MANY_ZEROS * count:
+        return PASSED
+    return _objected(
+        f"{zeros} observations are zeros, so that some of the terms may explain most of the others "
+        f"by themselves; {missed} of {count} others are not explained"
+    )
+
+
+def all_directions_seen(case: Case) -> Finding:
+    """The inliers must determine every direction in which the point can move."""
+    if not case.tangent.weakest < constants.LEAST_GAIN:  # unknown (NaN) counts as seen
+        return PASSED
+    where = " (too little of {} is explained)" if any(case.short) else ""
+    said = f"there are directions in which it can move that no observation sees{where}"
+    return _objected(said, case.short, unseen=True)
+
+
+def no_lonely_lines(case: Case) -> Finding:
+    """A component that only one row takes part in fits whatever is in that row."""
+    if not any(case.lonely):
+        return PASSED
+    return _objected("a component of its own would explain whatever is in {}", case.lonely, True)
+
+
+def small_error(case: Case) -> Finding:
+    """Errors of the inliers, propagated to the point."""
+    error = case.noise * case.tangent.error / case.norm
+    if error <= case.limit:
+        return Finding(error=error)
+    said = (
+        f"rounding errors may have grown to a relative error of {error:.0e}"
+        if case.exact
+        else f"the noise allows for a relative error of {error:.1g}"
+    )
+    return Finding(Objection(said), error)
+
+
+def noise_of_one_size(case: Case) -> Finding:
+    """Quartiles farther apart than Cauchy's: the fit explains two models by halves."""
+    if case.exact or not np.any(case.used):
+        return PASSED
+    low, high = np.quantile(np.abs(case.residual[case.used]), (0.25, 0.75))
+    if low >= constants.CAUCHY * high:
+        return PASSED
+    return _objected(
+        "it explains a part of the data far better than the others: the residuals are not noise"
+    )
+
+
+def no_rivals(case: Case) -> Finding:
+    """Other values of a row must not explain as many of its entries."""
+    if case.rivals is None:
+        return PASSED
+    distance, which = case.rivals()
+    error, objection = distance / case.norm, None
+    if error > (constants.EXACT_ERROR if case.exact else constants.NOISY_ERROR):
         said = (
-            "it explains a part of the data far better than the others: what it leaves is no noise"
+            "in {} so much is wrong that other values explain the rest as well (and change the "
+            f"answer by {error:.1g} times its size); leave them out"
         )
-        objections.append(Objection(said))
-    if error > constants.NOISY_ERROR:
-        objections.append(Objection(f"the noise allows for a relative error of {error:.1g}"))
-    error = float(np.hypot(error, missing))
-    if not objections:
-        objections += _mispredictions(predict(), scale, float(np.mean(used[fit.known])))
-    found = _certificate(False, explained, fit, tangent, scale, error, contested, objections)
-    return found._replace(doubtful=doubtful)
+        objection = Objection(said, which, unseen=True)
+    return Finding(objection, error, which)
 
 
-def _mispredictions(predictions: Predictions, scale: float, wanted: float) -> list[Objection]:
-    """Whether what was kept aside is predicted as well as the share that a fit explains."""
-    judged = predictions.hidden & (predictions.spread <= constants.BULK)
+def nothing_left_over(case: Case) -> Finding:
+    """Terms for which the bound on the rank had no room remain in the residuals."""
+    if case.exact or case.left_over is None:
+        return PASSED
+    missing, objection = case.left_over() / case.norm, None
+    if missing > constants.NOISY_ERROR:
+        objection = Objection(
+            f"the residuals are not noise, but of low rank as well, and {missing:.1g} times the "
+            "size of the answer: the bound on the rank may be too low"
+        )
+    return Finding(objection, missing)
+
+
+def predicts_hold_out(case: Case) -> Finding:
+    """A fit without a part of the data must predict that part as well as it explains the rest."""
+    if case.exact or case.predict is None:
+        return PASSED
+    found, wanted = case.predict(), float(np.mean(case.used[case.known]))
+    judged = found.hidden & (found.spread <= constants.BULK)
     count = int(judged.sum())
-    if count <= predictions.hidden.sum() / 2:
-        return [Objection("most observations cannot be told from the others")]
-    sizes = np.abs(predictions.residual[judged]) / predictions.spread[judged]
-    share = float(np.mean(sizes <= constants.BULK * scale))
+    if count <= found.hidden.sum() / 2:
+        return _objected("most observations cannot be predicted from the others")
+    sizes = np.abs(found.residual[judged]) / found.spread[judged]
+    share = float(np.mean(sizes <= case.level))
     margin = 3 * np.sqrt(wanted * (1 - wanted) / count) + 0.05
     if share >= max(wanted - margin, 1 / 2):
-        return []
-    said = f"of observations kept aside it predicts {share:.0%}, of the others {wanted:.0%}"
-    return [Objection(said)]
+        return PASSED
+    return _objected(f"it predicts {share:.0%} of the hold-out data, and explains {wanted:.0%}")
 
 
-def nothing_found(fit: Fit, freedom: int) -> Certificate:
-    """The zero point, for want of a better one."""
-    objections = (Objection("nothing in the data stands out, and the point is zero"),)
-    scale = float(np.median(np.abs(fit.residual[fit.known])))
-    return Certificate(False, fit.known, freedom, scale, np.inf, objections, unseen=False)
-
-
-def _certificate(
-    exact: bool,
-    explained: np.ndarray,
-    fit: Fit,
-    tangent: Tangent,
-    noise: float,
-    error: float,
-    contested: float,
-    objections: list[Objection],
-) -> Certificate:
-    limit = constants.EXACT_ERROR if exact else constants.NOISY_ERROR
-    unseen = tangent.weakest < constants.LEAST_GAIN or _lonely(fit) or contested > limit
-    error = float(np.hypot(error, contested))
-    return Certificate(exact, explained, tangent.freedom, noise, error, tuple(objections), unseen)
-
-
-def _lonely(fit: Fit) -> bool:
-    return fit.lines is not None and any(fit.lines.lonely)
-
-
-def _contested(
-    fit: Fit,
-    explained: np.ndarray,
-    tolerance: float,
-    slack: int,
-    limit: float,
-    objections: list[Objection],
-) -> tuple[float, tuple[list[int], ...]]:
-    """The relative error if rivals are right; an objection if that is beyond the limit.
-
-    With the rows and columns about which too little is known.
-    """
-    if fit.lines is None or fit.norm == 0:
-        return 0.0, ()
-    if objections:
-        return 0.0, fit.lines.short(explained)
-    distance, which = fit.lines.contested(explained, tolerance, slack)
-    if distance > limit * fit.norm:
-        objections.append(
-            Objection(
-                "in {} so much is wrong that other values explain the rest as well (and change the "
-                f"answer by {distance / fit.norm:.1g} times its size); leave them out",
-                which,
-            )
-        )
-    return distance / fit.norm, which
-
-
-def _missing(fit: Fit, scale: float, objections: list[Objection]) -> float:
-    """The relative error for want of terms; an objection if that is beyond the limit."""
-    if fit.left_over is None or fit.norm == 0:
-        return 0.0
-    missing = fit.left_over(constants.BULK * scale) / fit.norm
-    if missing > constants.NOISY_ERROR:
-        objections.append(
-            Objection(
-                f"what it leaves is not noise, but of low rank as well, and {missing:.1g} times "
-                "the size of the answer: the bound on the rank may be too low"
-            )
-        )
-    return missing
-
-
-def _relative(tangent: Tangent, size: float, norm: float) -> float:
-    return float(size * tangent.error / norm) if norm > 0 else np.inf
-
-
-def _objections(fit: Fit, explained: np.ndarray, tangent: Tangent, level: float) -> list[Objection]:
-    """What speaks against a fit whose residuals are errors up to a level.
-
-    It is no merit to explain data of that size: a point of fewer terms, or none at all, does so,
-    too.
-    """
-    zeros = int(np.sum(fit.known & (fit.data == 0)))
-    telling = fit.known & (np.abs(fit.data) > level)
-    merits = explained & telling
-    count, hits = int(telling.sum()), int(merits.sum())
-    different = _different(fit.labels[merits], fit.labels.size)
-    wanted = convincing_observations(tangent.freedom)
-    objections = []
-    if different < wanted:
-        objections.append(
-            Objection(
-                f"it explains {different} different observations beyond their errors with "
-                f"{tangent.freedom} degrees of freedom; at least {wanted} are needed to be more "
-                "than chance"
-            )
-        )
-    if hits <= count / 2:
-        said = f"it explains {hits} of {count} observations, no more than half"
-        objections.append(Objection(said))
-    if zeros > constants.MANY_ZEROS * (zeros + count) and hits < (1 - constants.MANY_ZEROS) * count:
-        said = (
-            f"{zeros} observations are zeros, so that a part of the terms may explain most of the "
-            f"others by itself; {count - hits} of {count} others are not explained"
-        )
-        objections.append(Objection(said))
-    if tangent.weakest < constants.LEAST_GAIN:
-        short = () if fit.lines is None else fit.lines.short(explained)
-        where = " (too little of {} is explained)" if any(short) else ""
-        said = f"there are directions in which it can move that no observation sees{where}"
-        objections.append(Objection(said, short))
-    if fit.lines is not None and _lonely(fit):
-        said = "a component of its own would explain whatever is in {}"
-        objections.append(Objection(said, fit.lines.lonely))
-    return objections
-
-
-def _different(numbers: np.ndarray, size: int) -> int:
-    """How many different whole numbers there are; without sorting, if they are below a size."""
-    if numbers.size == 0 or np.max(numbers) >= size:
-        return len(np.unique(numbers))
-    return int(np.count_nonzero(np.bincount(numbers)))
+QUICK_TESTS: tuple[Test, ...] = (
+    more_than_chance,
+    more_than_half,
+    few_zeros,
+    all_directions_seen,
+    no_lonely_lines,
+    noise_of_one_size,
+    small_error,
+    nothing_left_over,
+)
+EXPENSIVE_TESTS: tuple[Test, ...] = (no_rivals, predicts_hold_out)
 
 
 def needed_observations(map: AbstractMap, freedom: int, wrong: float) -> int:

@@ -1,83 +1,74 @@
-"""The numbers that `recover` decides by: where each comes from, or what was measured to choose it.
+"""The numbers that `recover` decides by, each with its derivation or the measurement behind it.
 
-`python -m benchmarks.ablation` switches off the rules that they belong to, one at a time.
+`python -m benchmarks.ablation` switches off the rules that they belong to, one at a time; its table
+is in docs/recover.md.
 """
 
 import numpy as np
 
-# --- What counts as zero.
-# Residuals of most observations below this many rounding errors of the data: as good as zero. The
-# largest residual that still is a rounding error, if the typical one is, may be larger.
+# --- Zero.
+# A residual is a rounding error below this many units of rounding of the data. The largest one may
+# exceed the median by the second factor.
 ROUNDING, LARGEST_ROUNDING = 256, 32
-# A direction with less of the largest gain than this is not seen; in squares, its square.
+# The smallest relative gain of the observations on a direction that counts as observed.
 LEAST_GAIN = 1e-6
 
 # --- Steps (`_refine`).
-# LMM is looked at after so many steps; prox-linear steps, each a convex problem, one by one. Loops
-# that usually end by themselves (looks, rounds, conjugate gradients) end after so many at most.
+# LMM is checked after this many steps (prox-linear after each), and stopped after the second number
+# of checks. The second number also limits rounds and conjugate gradients, which end by themselves.
 STEPS_OF_LMM, LOOKS = 20, 40
-# Iterations of the inner solver of a prox-linear step: more are needed only where nothing is found.
+# Inner iterations of a prox-linear step; more change nothing where a solution is found.
 INNER_STEPS = 1000
-# In three looks together the value has to fall by this fraction of the loss of the bulk.
+# Progress: the decrease of the value in three checks, relative to the loss of the bulk.
 LEAST_DECREASE = 1e-3
-# A descent ends where a typical residual is this part of the data, to look for superfluous terms.
-# With B, least squares on the bulk converge quadratically from there. (At 1e-3 superfluous terms
-# are not always told from the others, which may take six times as long.) Without B, LMM goes on by
-# itself, faster without superfluous terms, which are therefore looked for sooner.
+# A descent ends where the median residual is this part of the data. With B, least squares converge
+# quadratically from there; at 1e-3 superfluous terms are not always recognised, which costs up to
+# six times as much. Without B, LMM goes on, faster without superfluous terms.
 NEAR, NEAR_WITHOUT_B = 1e-4, 1e-2
-# Least squares on the bulk: rounds, and more while each brings a tenth, as where superfluous terms
-# shrink to a quarter; least damping.
+# Rounds of least squares, continued while each gains a tenth; the smallest damping.
 ROUNDS, LEAST_DAMPING = 12, 1e-14
-# The derivative B of the observations, or of all entries, is formed up to so many multiplications.
-# (PSD sensing from 1,000 measurements, a tenth of them wrong: 30 x 30 of rank 5 is
-# below; of 100 x 100 with 6e9 prox-linear steps took 50 s, LMM a second.)
+# Multiplications up to which B, the derivative of the observations, is formed. PSD sensing from
+# 1,000 measurements: 30 x 30 of rank 5 is below; 100 x 100 (6e9) takes 50 s with B, 1 s without.
 LARGEST_B = 3e9
 
 # --- Ranks (`_select`, `_propose`).
-# A fit of so many degrees of freedom goes through as many observations by construction. So many
-# more that it goes through cannot be chance.
+# A fit goes through as many observations as it has degrees of freedom, by construction. This many
+# more, or this share more, are not chance.
 SPARE, SPARE_SHARE = 5, 0.05
-# Up to here every lower rank is refitted; beyond, fewer and fewer.
+# Up to this rank all lower ranks are fitted; above, a geometric sequence.
 ALL_RANKS = 12
-# Terms that are smaller by this factor than those before may be superfluous: least squares without
-# them are tried first, since superfluous terms shrink slowly (a fifth of the time on the map).
+# Terms smaller than the previous one by this factor may be superfluous; the fit without them is
+# tried first, which saves a fifth of the time.
 GAP = 3.0
-# With fewer observations per degree of freedom than this, lower ranks are tried before a noisy fit
-# is believed: at the bound there are points that fit better than the truth.
+# With fewer observations per degree of freedom, lower ranks are tried before a noisy fit is
+# certified: at the bound there are points that fit better than the truth.
 ENOUGH = 2.5
 
 # --- Noise (`_select`).
-# The size beyond which a residual is none of a standard Gaussian. A prediction with an error of
-# so many times the noise cannot tell an outlier.
+# The largest residual of the bulk, in standard deviations; also the largest standard deviation of a
+# prediction, in units of the noise, that can reveal an outlier.
 BULK = 3.0
 
 # --- The certificate.
-# The relative errors up to which a fit is an answer: exact data, and noisy ones.
+# The largest relative errors that are certified: of exact and of noisy data.
 EXACT_ERROR, NOISY_ERROR = 1e-6, 0.1
-# With more zeros than this share, less than it may be left unexplained: where factors have zeros,
-# observations are not generic, and one term alone explains more than half of them.
+# If more than this share of the data is zero, at most this share may be outliers.
 MANY_ZEROS = 0.1
-# The first quartile of sizes of Cauchy's law by the third (.28 for normal noise). Where a fit half
-# explains two models it is below: no noise of one size has such tails.
+# First by third quartile of the sizes under Cauchy's law; .28 under the normal law. A fit that
+# explains two models by halves is below: no noise of one size has such tails.
 CAUCHY = float(np.tan(np.pi / 8) / np.tan(3 * np.pi / 8))
-# A row with a leverage above this has a component of its own, which fits whatever is in the row.
+# The leverage above which a row has a component of its own.
 LONELY = 0.99
-# So many other fits to a row are looked at: all through as few entries as there are terms, or some.
-# Wrong entries that are not explained are looked at up to so many times the tolerance.
-DRAWS, FARTHER = 500, 5.0
-# One of so many parts of the data is kept aside, as often as it takes to have so many predictions.
+# Fits through as few entries of a row as there are terms: all, or this many random ones.
+DRAWS = 500
+# One of so many parts of the data is held out at a time, until there are so many predictions.
 FOLDS, ENOUGH_HIDDEN = 5, 200
-# The variance of predictions of measurements, per degree of freedom and observation.
+# Variance of a prediction of a measurement, per degree of freedom and observation.
 VARIANCE = 1.5
-# Residuals under so many random signs are looked at, above which a term must stand out by this
-# factor. (36 fits of PSD sensing: .5 to .75 where nothing was left over, 1.4 to 3.6 where a term
-# was.)
-FLIPS, STANDS_OUT = 19, 1.2
+# Random signs of the residuals with which remaining terms are compared: a test at the level 1/20.
+FLIPS = 19
 
-# --- Sizes up to which something is computed in full.
-# An array that is formed from a list of its entries, and residuals with random signs in all.
-LARGE = 1e7
-# Rows of a matrix whose singular values are all computed; of larger ones so many.
-SHORT, FEW = 500, 10
-# The typical size is read off so many data: to sort a million takes longer than a step.
-SAMPLE = 1 << 16
+# --- Sizes.
+# Numbers in an array that is formed from a list, residuals under all random signs, and operations
+# for all singular values of a matrix; of larger ones the second number of values.
+LARGE, FEW = 1e7, 10

@@ -1,4 +1,4 @@
-"""What a fit is judged by: its residuals, and how well the observations see it."""
+"""From a fit to the case that the tests of the certificate judge."""
 
 import functools
 import math
@@ -9,55 +9,83 @@ import numpy as np
 from jaxtyping import Array
 
 from .._programs import compiled
+from .._terms import lonely_lines
 from .._typing import Parameters
-from ..maps import AbstractMap
+from ..maps import AbstractMap, AbstractRankedMap
 from ..methods._measured import measured_jacobian
 from ..problem import Composite
-from ._certificate import Certificate, Fit, certify_exact, certify_noise, nothing_found
+from . import _constants as constants
+from ._certificate import Case, Certificate, certified
 from ._facts import Facts
-from ._kept_aside import Predictions
+from ._hold_out import Predictions
 from ._left_over import left_over, left_over_of_measurements
-from ._rivals import lines_of
+from ._rivals import contested
 from ._select import Fitted
 from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
 
 
 def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
-    """What a fit proves; ``predict`` fits what is left if some data are kept aside."""
-    fit = _seen(facts, fitted)
-    if fit.norm == 0:
-        return nothing_found(fit, fitted.freedom)
-    if facts.vanishes(fitted.residual):
-        return certify_exact(fit, facts.zero)
-    return certify_noise(fit, fitted.used, fitted.scale, predict)
+    """The verdict on a fit; ``predict`` fits again without some of the data."""
+    norm = _norm(fitted.map, fitted.x)
+    if norm == 0:
+        said = "nothing in the data stands out, and the point is zero"
+        return Certificate.of_nothing(facts.known, fitted.freedom, said)
+    exact, residual = facts.vanishes(fitted.residual), fitted.residual
+    used = facts.known & (np.abs(residual) <= facts.zero) if exact else fitted.used
+    noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
+    level = facts.zero if exact else constants.BULK * fitted.scale
+    case = Case(
+        exact=exact,
+        residual=residual,
+        data=facts.data,
+        known=facts.known,
+        labels=facts.labels,
+        used=used,
+        noise=noise,
+        level=level,
+        norm=norm,
+        tangent=_tangent(facts, fitted, used, norm),
+        predict=predict,
+    )
+    if fitted.map.ranked is not None:
+        rest = left_over if facts.entrywise else left_over_of_measurements
+        case = case._replace(left_over=functools.partial(rest, facts, residual, level))
+    terms = fitted.map.terms(fitted.x) if facts.entrywise and facts.robust else None
+    return certified(case if terms is None else _with_lines(case, facts, *terms))
 
 
-def _seen(facts: Facts, fitted: Fitted) -> Fit:
-    """Through its residuals, and what they say of its tangents."""
-    problem, map, x = facts.problem, fitted.map, fitted.x
-    lines = left = None
-    if map.ranked is not None:
-        if facts.entrywise:
-            left = functools.partial(left_over, problem, fitted.residual, facts.known)
-        else:
-            left = functools.partial(left_over_of_measurements, problem, fitted.residual)
-    # Of a map with fixed factors the terms are those of all factors: more cannot go wrong.
+def _with_lines(case: Case, facts: Facts, map: AbstractRankedMap, x: Parameters) -> Case:
+    """What is known about rows and columns, or slices, of observed entries."""
+    # With fixed factors the terms are those of all factors, which allows for more errors.
+    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
+    places = facts.operator.places(case.used)
+    counts = [np.bincount(k, minlength=len(f)) for k, f in zip(places, factors, strict=True)]
+    # A rival through a few noisy entries has their noise, and may miss one that it explains.
+    slack = 0 if case.exact else 1
+
+    def rivals() -> tuple[float, tuple[list[int], ...]]:
+        known = facts.known
+        seen = facts.operator.places(known), facts.data[known], case.used[known]
+        return contested(factors, *seen, case.level, slack)
+
+    return case._replace(
+        lonely=lonely_lines(factors, constants.LONELY),
+        short=tuple(np.flatnonzero(n < factors[0].shape[1]).tolist() for n in counts),
+        rivals=rivals,
+    )
+
+
+def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tangent:
+    map, x = fitted.map, fitted.x
     terms = map.terms(x) if facts.entrywise else None
-    if terms is not None and facts.robust:
-        lines = lines_of(problem, facts.known, *terms)
-    norm = _norm(map, x)
-
-    def tangent(used: np.ndarray) -> Tangent:
-        if terms is not None:
-            return tangent_of_entries(problem, *terms, used, fitted.freedom)
-        if facts.has_small_jacobian(x):
-            known = None if map.ranked is None else fitted.freedom
-            matrix = _derivative(problem, facts.on_device(x))
-            return tangent_of_matrix(map, x, matrix, used, known)
-        measured = (fitted.residual + facts.data)[used]
-        return tangent_unseen(float(np.linalg.norm(measured)) / norm, fitted.freedom)
-
-    return Fit(fitted.residual, facts.data, facts.known, facts.labels, norm, tangent, lines, left)
+    if terms is not None:
+        return tangent_of_entries(facts.problem, *terms, used, fitted.freedom)
+    if facts.has_small_jacobian(x):
+        freedom = None if map.ranked is None else fitted.freedom
+        matrix = _derivative(facts.problem, facts.on_device(x))
+        return tangent_of_matrix(map, x, matrix, used, freedom)
+    measured = (fitted.residual + facts.data)[used]
+    return tangent_unseen(float(np.linalg.norm(measured)) / norm, fitted.freedom)
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:

@@ -1,32 +1,30 @@
-"""What is known of a problem before anything is fitted, and what the search for its point took."""
+"""Facts about a problem that hold for all candidates, and the effort of the search so far."""
 
 import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._dtype import cast_floats, to_device
+from .._dtype import cast_floats
 from .._programs import compiled
 from .._typing import Parameters
 from ..init import random_starts
-from ..losses import AbstractLoss
 from ..maps import AbstractMap
 from ..problem import Composite
 from ..status import Stopped
 from . import _constants as constants
 
 Watch = Callable[[str, int, float], bool]
-"""Told what is going on, the step and the value; answers whether to stop."""
+"""Called with the stage, the step and the value; returns whether to stop."""
 
 
 class Facts:
-    """A problem: which of its data are known, what is as good as zero, what observes the same."""
+    """Known data, their scale, the size of rounding errors, duplicates; passes and steps so far."""
 
     def __init__(self, problem: Composite, watch: Watch):
         self.problem, self.watch = problem, watch
@@ -34,7 +32,7 @@ class Facts:
         self.ranked = problem.map.ranked
         self.robust, self.entrywise = problem.loss.robust, problem.operator.entrywise
         self.data = np.asarray(problem.data, np.float64)
-        self.weights = weights_of(problem)
+        self.weights = problem.weights
         self.known = self.weights > 0
         self.count = int(self.known.sum())
         self.scale = typical_size(problem.data, self.known)
@@ -43,23 +41,23 @@ class Facts:
         self.zero = constants.LARGEST_ROUNDING * self.rounding
         self.passes = self.steps = 0
         self.latest: tuple[Parameters, int | None, np.ndarray] | None = None
-        """Parameters, their number of terms, and residuals, for when the search is stopped."""
+        """Parameters, number of terms and residuals: the answer if the search is stopped."""
 
     def look(self, stage: str, step: int, value: float) -> None:
-        """Tell whoever watches; `Stopped` if they want it."""
+        """Report progress; raises `Stopped` if the search is to end."""
         if self.watch(stage, step, value):
             raise Stopped
 
     def residual(self, x: Parameters) -> np.ndarray:
-        """Observations of a point less the data, on the host and in float64; one pass."""
+        """Observations of a point minus the data, as float64 NumPy array; one pass."""
         self.passes += 1
         return np.asarray(_residual(self.problem, self.on_device(x)), np.float64)
 
     def on_device(self, x: Parameters, rank: int | None = None) -> Parameters:
-        """Parameters in the precision of the data, with so many terms.
+        """Parameters in the precision of the data, with zeros beyond the given rank.
 
-        The others stay zero: a rounding error in them would be magnified, and the fit have more
-        freedom than it is said to have.
+        A rounding error there would be magnified, and the fit would have more degrees of freedom
+        than its rank says.
         """
         x = jax.tree.map(lambda leaf: np.array(leaf, self.problem.data.dtype), x)
         if rank is not None:
@@ -68,53 +66,53 @@ class Facts:
         return jax.tree.map(jax.device_put, x)
 
     def typical(self, residual: np.ndarray) -> float:
-        """The median residual; of losses that are not robust the root mean square."""
+        """The median size of the residuals; their root mean square if the loss is not robust."""
         known = residual if self.count == residual.size else residual[self.known]
         return float(np.median(np.abs(known)) if self.robust else np.sqrt(np.mean(known**2)))
 
     def vanishes(self, residual: np.ndarray) -> bool:
-        """Whether most residuals (all, of losses that are not robust) are rounding errors."""
+        """Whether most residuals (all, if the loss is not robust) are rounding errors."""
         return self.typical(residual) <= self.rounding
 
     def nearly_explained(self, residual: np.ndarray) -> np.ndarray:
-        """Which observations belong to an exact fit that has not converged everywhere.
+        """Inliers of an exact fit that has not converged everywhere.
 
-        Residuals of right ones are on their way to rounding errors, those of wrong ones are of the
-        size of the data: the geometric mean of both divides them.
+        Residuals of inliers go to the size of rounding errors, those of outliers stay at the size
+        of the data: the geometric mean of both sizes separates them.
         """
         return self.known & (np.abs(residual) <= math.sqrt(self.rounding * self.scale))
 
     def cut(self, x: Parameters, rank: int) -> Parameters:
-        """The leading terms of x; zeros instead of the others, so that nothing is compiled anew."""
+        """The leading terms of x, padded with zeros so that no new shape is compiled."""
         assert self.ranked is not None
         return self.ranked.truncate(x, rank, np.random.default_rng(0))
 
     def own(self, x: Parameters, rank: int | None) -> tuple[AbstractMap, Parameters]:
-        """The map of so many terms, and its parameters."""
+        """The map of the given rank, and its parameters."""
         if self.ranked is None or rank is None:
             return self.map, x
         return self.ranked.first_terms(x, rank)
 
     def freedom(self, x: Parameters, rank: int | None) -> int:
-        """The number of degrees of freedom of a fit: all parameters, if more is not known."""
+        """Degrees of freedom of a fit; the number of parameters if the map has no rank."""
         if self.ranked is not None and rank is not None:
             return self.ranked.with_rank(rank).degrees_of_freedom
         return parameter_count(x)
 
     def has_small_jacobian(self, x: Parameters) -> bool:
-        """Whether B, the derivative of the observations, is formed in reasonable time."""
+        """Whether B, the derivative of the observations, is small enough to be formed."""
         count, data = parameter_count(x), self.problem.data
-        # The tangents are as many dense points.
+        # Every parameter has a dense tangent.
         point = math.prod(self.operator.point_shape or data.shape)
         return data.size * count * (point + 4 * count) <= constants.LARGEST_B
 
     @functools.cached_property
     def labels(self) -> np.ndarray:
-        """A whole number for every observation, the same for those that observe the same.
+        """A number for every observation; equal numbers mark observations of the same quantity.
 
-        Told from what they see of a random point, in one pass.
+        Two observations are equal if they agree at a random point.
         """
-        if self.map.parameter_shapes is None:  # a function's values are different things
+        if self.map.parameter_shapes is None:  # values of a function
             return np.arange(self.data.size).reshape(self.data.shape)
         if self.entrywise and self.map.symmetric is not None:
             return self._numbers_of_entries()
@@ -126,7 +124,7 @@ class Facts:
         return np.unique(rounded, return_inverse=True)[1].reshape(self.data.shape)
 
     def _numbers_of_entries(self) -> np.ndarray:
-        """The place of every observed entry; of a symmetric point one for all permutations."""
+        """The index of every observed entry, the same for all permutations if symmetric."""
         shape = self.data.shape
         if self.operator.point_shape is None and not self.map.symmetric:
             return np.arange(math.prod(shape)).reshape(shape)
@@ -141,43 +139,17 @@ def _residual(problem: Composite, x: Parameters) -> Array:
     return problem.operator.measure(problem.map(x)) - problem.data
 
 
-def weights_of(problem: Composite) -> np.ndarray:
-    """One weight for every observation; those with weight 0 are missing."""
-    weights = problem.loss.weights
-    return np.broadcast_to(
-        np.ones(()) if weights is None else np.asarray(weights, np.float64), problem.data.shape
-    )
-
-
-def with_weights(loss: AbstractLoss, weights: np.ndarray) -> AbstractLoss:
-    """The same loss with other weights."""
-    on_device = to_device(weights)
-    return eqx.tree_at(lambda part: part.weights, loss, on_device, is_leaf=lambda u: u is None)
-
-
-def without(problem: Composite, hidden: np.ndarray) -> Composite:
-    """The problem with some observations counted as missing."""
-    weights = np.where(hidden, 0, weights_of(problem)).astype(problem.data.dtype)
-    loss = with_weights(problem.loss, weights)
-    return eqx.tree_at(lambda p: p.loss, problem, loss, is_leaf=lambda leaf: leaf is problem.loss)
-
-
 def typical_size(data: Any, known: np.ndarray) -> float:
-    """The median size of data that are known and not zero; of a sample, if they are many."""
-    values, known = np.asarray(data).ravel(), known.ravel()
-    if values.size > constants.SAMPLE:
-        drawn = np.random.default_rng(0).integers(values.size, size=constants.SAMPLE)
-        if np.any(values[drawn] * known[drawn]):
-            values, known = values[drawn], known[drawn]
-    sizes = np.abs(values[known].astype(np.float64))
+    """The median size of the data that are known and not zero."""
+    sizes = np.abs(np.asarray(data, np.float64)[known])
     return float(np.median(sizes[sizes > 0]))
 
 
 def parameter_count(x: Parameters) -> int:
-    """How many numbers the parameters are."""
+    """The number of parameters."""
     return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x))
 
 
 def convincing_observations(freedom: int) -> int:
-    """So many must be explained by a fit of so many degrees of freedom to be more than chance."""
+    """The number of inliers from which a fit is more than chance."""
     return freedom + max(constants.SPARE, int(constants.SPARE_SHARE * freedom))

@@ -1,34 +1,36 @@
-"""Why an answer is not to be believed, in sentences that may name rows and columns."""
+"""Reasons why an answer is not certified: sentences that may name rows and columns."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# So many rows are named.
+# The number of rows that are named.
 _LISTED = 5
 
 Lines = tuple[list[int], ...]
 """Rows and columns of a table, or slices of a tensor: one list for each mode."""
 Naming = Callable[[int], str]
-"""Of a row (or column): what it is called."""
+"""The name of a row (or column), by its number."""
 
 
 class Objection(str):
-    """A sentence; it keeps in mind which rows and columns it speaks of, as ``{}``."""
+    """A sentence in which ``{}`` stands for rows and columns."""
 
     sentence: str
     lines: Lines
+    unseen: bool
+    """Whether the data do not determine the answer, however long the search."""
 
-    def __new__(cls, sentence: str, lines: Lines = ()) -> "Objection":
+    def __new__(cls, sentence: str, lines: Lines = (), unseen: bool = False) -> "Objection":
         """With rows and columns by their numbers."""
         made = super().__new__(cls, sentence.format(_numbered(lines)))
-        made.sentence, made.lines = sentence, lines
+        made.sentence, made.lines, made.unseen = sentence, lines, unseen
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.sentence, self.lines)
+        return type(self), (self.sentence, self.lines, self.unseen)
 
     def named(self, names: Sequence[Naming]) -> str:
-        """With the names that rows and columns have elsewhere."""
+        """With names of rows and columns."""
         listed = [
             _listed([name(k) for k in some[: _LISTED + 1]])
             for name, some in zip(names, self.lines, strict=False)

@@ -1,4 +1,4 @@
-"""From the data to an answer: propose, refine, select, certify, until an answer holds."""
+"""From the data to an answer: propose, refine, select, certify, until an answer is certified."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,18 +11,17 @@ from ..maps import AbstractMap
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Stopped
-from . import _constants as constants
 from ._certificate import Certificate
 from ._evidence import certify
 from ._facts import Facts, Watch, convincing_observations
-from ._kept_aside import Predictions, predictions, spread
+from ._hold_out import Predictions, predictions, spread
 from ._propose import Candidate, methods_for, propose
-from ._refine import LMM, descend, refit
+from ._refine import approach, refit
 from ._select import Fitted, nested_ranks
 
 
 class Answer(NamedTuple):
-    """A point, and what is known about it."""
+    """A point and its verdict."""
 
     map: AbstractMap
     x: Parameters
@@ -33,7 +32,7 @@ class Answer(NamedTuple):
 
 
 class Search:
-    """The candidates for one problem, and the best of them."""
+    """The search for the point behind the data of one problem."""
 
     def __init__(
         self, problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Watch
@@ -43,21 +42,20 @@ class Search:
         self._predicted: dict[int | None, Predictions] = {}
 
     def run(self) -> Answer:
-        """The first answer that holds; or else the best fit, and what speaks against it."""
+        """The first certified answer; without one, the best fit and the objections to it."""
         try:
             return self._run()
         except (Stopped, KeyboardInterrupt):
             if self.facts.latest is None:
                 raise
             x, rank, residual = self.facts.latest
-            freedom = self.facts.freedom(x, rank)
-            nothing = Certificate.interrupted(self.facts.known, freedom)
-            sizes = self.facts.map.term_sizes(x)
-            return Answer(*self.facts.own(x, rank), residual, sizes, nothing, interrupted=True)
+            freedom, sizes = self.facts.freedom(x, rank), self.facts.map.term_sizes(x)
+            verdict = Certificate.of_nothing(self.facts.known, freedom, "the search was stopped")
+            return Answer(*self.facts.own(x, rank), residual, sizes, verdict, interrupted=True)
 
     def _run(self) -> Answer:
         best: Fitted | None = None
-        answer: Answer | None = None  # what the best fit proves, once that is known
+        answer: Answer | None = None  # the verdict on the best fit, if it was asked for
         for candidate in propose(self.facts, self.x0, self.seed, self.restarts):
             for fitted in self._refined(candidate):
                 if best is None or fitted.criterion < best.criterion:
@@ -71,55 +69,35 @@ class Search:
         return answer or self._certified(best)
 
     def _refined(self, candidate: Candidate) -> Iterator[Fitted]:
-        """Fits of the terms that a candidate leads to, and of fewer; an exact one ends it."""
+        """Fits with the candidate's terms and with fewer; ends with the first exact one."""
         if candidate.fitted is not None:
             yield candidate.fitted
             return
-        facts, rank = self.facts, candidate.rank
-        x = self._descended(facts, candidate.method, candidate.x, rank)
+        facts, rank, method = self.facts, candidate.rank, candidate.method
+        x = approach(facts, method, candidate.x, rank)
         sizes = facts.map.term_sizes(x)
         if facts.ranked is None or rank is None or sizes is None:
-            yield self._refitted(facts, candidate.method, x, rank)._replace(sizes=sizes)
+            yield refit(facts, method, x, rank)._replace(sizes=sizes)
             return
         sizes = sizes[:rank]
-        for fewer in nested_ranks(sizes, superfluous=candidate.method is not None):
+        for fewer in nested_ranks(sizes, superfluous=method is not None):
             too_many = convincing_observations(facts.freedom(x, fewer)) > facts.count
             if too_many and fewer > 1:
                 continue
             here = x if fewer == rank else facts.cut(x, fewer)
-            fitted = self._refitted(facts, candidate.method, here, fewer)
-            yield fitted._replace(sizes=_joined(fitted, sizes))
+            fitted = refit(facts, method, here, fewer)
+            own = fitted.map.term_sizes(fitted.x)
+            assert own is not None
+            # Sizes of the terms of the fit, then those of the terms that were cut off.
+            yield fitted._replace(sizes=np.concatenate([own, sizes[len(own) :]]))
             if facts.vanishes(fitted.residual):
-                yield from self._without_rounding_errors(fitted, sizes)
+                # Terms of an exact fit that are rounding errors are not needed.
+                eps = float(np.finfo(facts.problem.data.dtype).eps)
+                needed = int(np.sum(own > np.sqrt(eps) * own[0]))
+                if 0 < needed < fewer:
+                    shorter = refit(facts, None, facts.cut(fitted.x, needed), needed)
+                    yield shorter._replace(sizes=np.concatenate([own[:needed], sizes[needed:]]))
                 return
-
-    def _descended(
-        self, facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None
-    ) -> Parameters:
-        """Near a solution."""
-        if method is None:
-            return x
-        near = constants.NEAR if facts.has_small_jacobian(x) else constants.NEAR_WITHOUT_B
-        # Prox-linear steps converge quadratically themselves.
-        return descend(facts, method, x, rank, near if method is LMM else 0.0)
-
-    def _refitted(
-        self, facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None
-    ) -> Fitted:
-        """At a solution; without B a method gets there in fewer passes than least squares."""
-        if method is not None and not facts.has_small_jacobian(x):
-            x = descend(facts, method, x, rank, 0.0)
-        return refit(facts, x, rank)
-
-    def _without_rounding_errors(self, fitted: Fitted, sizes: np.ndarray) -> Iterator[Fitted]:
-        """An exact fit without the terms that it does not need."""
-        own = fitted.map.term_sizes(fitted.x)
-        assert own is not None
-        assert fitted.rank is not None
-        rank = int(np.sum(own > np.sqrt(np.finfo(self.facts.problem.data.dtype).eps) * own[0]))
-        if 0 < rank < fitted.rank:
-            shorter = refit(self.facts, self.facts.cut(fitted.x, rank), rank)
-            yield shorter._replace(sizes=_joined(shorter, sizes))
 
     def _certified(self, best: Fitted) -> Answer:
         verdict = certify(self.facts, best, lambda: self._predictions(best))
@@ -127,7 +105,7 @@ class Search:
         return Answer(best.map, x, best.residual, best.sizes, verdict)
 
     def _predictions(self, best: Fitted) -> Predictions:
-        """Of fits from scratch, of the same rank."""
+        """By fits from scratch of the same rank."""
         if best.rank not in self._predicted:
             self._predicted[best.rank] = predictions(
                 self.facts.problem,
@@ -141,18 +119,13 @@ class Search:
         """Residuals of a fit from scratch to a problem with less data."""
         part, rank = Facts(problem, self.facts.watch), best.rank
         start = next(propose(part, self.x0, self.seed, 0))
-        if start.fitted is None:
+        fitted = start.fitted
+        if fitted is None:
             x = start.x if rank is None else part.cut(start.x, rank)
-            method = methods_for(part, x)[-1] if start.method is not None else None
-            x = self._descended(part, method, x, rank)
-            start = start._replace(fitted=self._refitted(part, method, x, rank))
-        assert start.fitted is not None
+            method: AbstractMethod | None = None
+            if start.method is not None:
+                method = methods_for(part, x)[-1]
+            fitted = refit(part, method, approach(part, method, x, rank), rank)
         self.facts.passes += part.passes
         self.facts.steps += part.steps
-        return start.fitted.residual
-
-
-def _joined(fitted: Fitted, sizes: np.ndarray) -> np.ndarray | None:
-    """Sizes of the terms of a fit, and of those that were left out, as they were then."""
-    own = fitted.map.term_sizes(fitted.x)
-    return own if own is None else np.concatenate([own, sizes[len(own) :]])
+        return fitted.residual

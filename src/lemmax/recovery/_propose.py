@@ -1,4 +1,4 @@
-"""Where to start: what was given, what the factor model has found, what the data say."""
+"""Candidates: the given start, the factor model's, spectral and random ones."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,17 +17,17 @@ from ._tables import fit_low_rank
 
 
 class Candidate(NamedTuple):
-    """A start, and the way down from it."""
+    """A start, and the method to go on from it."""
 
     x: Parameters
     rank: int | None
-    """How many terms x has."""
+    """The number of terms of x."""
     method: AbstractMethod | None = None
-    """None if least squares on the bulk are all it takes."""
+    """None if least squares on the bulk follow at once."""
     conclusive: bool = False
-    """Whether to look for noise at once, if that is where it leads, before anything else."""
+    """Whether a noisy fit from here is certified before other candidates are tried."""
     fitted: Fitted | None = None
-    """If it is a fit already."""
+    """The fit, if there is one already."""
 
 
 def propose(facts: Facts, x0: Parameters | None, seed: int, restarts: int) -> Iterator[Candidate]:
@@ -41,7 +41,7 @@ def propose(facts: Facts, x0: Parameters | None, seed: int, restarts: int) -> It
 
 
 def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[Candidate]:
-    """The given one; and if it leads nowhere, the data's own, where that is known, or any."""
+    """The given start, then a spectral start for tensors, then random ones."""
     rank = None if facts.ranked is None else facts.ranked.largest_rank
 
     def candidates(x: Parameters) -> Iterator[Candidate]:
@@ -58,7 +58,7 @@ def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[C
 
 
 def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
-    """The factor model's points: what is wrong is known, so that least squares find the rest."""
+    """The factor model's points, near enough for least squares."""
     assert facts.ranked is not None
     if len(facts.ranked.shape or ()) == 2 and not facts.ranked.symmetric:
         found = fit_low_rank(facts.problem, seed, facts.watch)
@@ -84,7 +84,7 @@ def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]
 
 
 def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
-    """A spectral start, with as many terms as there may be, then with fewer."""
+    """A spectral start with as many terms as the bound allows, then with fewer."""
     x, map = _spectral(facts, seed), facts.ranked
     if map is None:
         methods = methods_for(facts, x)
@@ -102,23 +102,23 @@ def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candi
     for method in methods:
         for rank in ranks or [1]:
             here = x if rank == map.rank else facts.cut(x, rank)
-            # If the bound ends in noise, and there are data enough, lower ranks bring nothing.
+            # With enough data, lower ranks cannot improve on a noisy fit at the bound.
             conclusive = enough and rank == bound and method is methods[-1]
             yield Candidate(here, rank, method, conclusive)
-    if is_tensor(facts):  # these have local minima
+    if is_tensor(facts):  # tensors have local minima
         for k in range(1, restarts + 1):
             yield Candidate(_spectral(facts, seed + k), bound, methods[0])
 
 
 def methods_for(facts: Facts, x: Parameters) -> list[AbstractMethod | None]:
-    """Ways down: cheap steps, then, where they can be had, dear ones."""
+    """LMM; then prox-linear steps, which are expensive but find more, where B is small."""
     if not facts.robust:
         return [None]
     return [LMM, PROX_LINEAR] if facts.has_small_jacobian(x) else [LMM]
 
 
 def is_tensor(facts: Facts) -> bool:
-    """Whether its points have more than two modes."""
+    """Whether the points have more than two modes."""
     return len(facts.map.shape or ()) > 2
 
 

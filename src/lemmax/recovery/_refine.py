@@ -1,4 +1,4 @@
-"""Downhill from a start by a method of `lemmax.methods`, then least squares on the bulk."""
+"""Refine a start by a method of `lemmax.methods`, then by least squares on the bulk."""
 
 from collections.abc import Callable
 
@@ -26,15 +26,27 @@ from ._select import Fitted, bulk_of, judged
 
 _STEPS = BulkPolyak()
 LMM = lmm(_STEPS)
-"""Cheap steps, their length told from the bulk of the residuals."""
+"""Two passes a step; step lengths are estimated from the bulk of the residuals."""
 PROX_LINEAR = ProxLinear(inner_steps=constants.INNER_STEPS)
-"""Few steps that minimise the loss of the linearised residual: dear, and sure of their way."""
+"""Few but expensive steps, which succeed with more outliers than those of LMM."""
 
 
-def descend(
+def approach(
+    facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None
+) -> Parameters:
+    """A point near a solution, from where least squares on the bulk converge."""
+    if method is None:
+        return x
+    if method is not LMM:  # prox-linear steps converge quadratically themselves
+        return _descend(facts, method, x, rank, 0.0)
+    near = constants.NEAR if facts.has_small_jacobian(x) else constants.NEAR_WITHOUT_B
+    return _descend(facts, method, x, rank, near)
+
+
+def _descend(
     facts: Facts, method: AbstractMethod, x: Parameters, rank: int | None, near: float
 ) -> Parameters:
-    """Where a method leads, until a typical residual is this part of the data, or it stands."""
+    """Run a method until the median residual is this part of the data, or progress ends."""
     every = constants.STEPS_OF_LMM if method is LMM else 1
     looks = _Looks(facts, rank, max(near * facts.scale, facts.rounding))
     result = solve(
@@ -48,13 +60,13 @@ def descend(
     )
     facts.steps += int(result.steps)
     facts.passes += int(np.sum(result.trace.passes))
-    if result.status is Status.INTERRUPTED and not looks.ended:  # solve keeps Ctrl-C to itself
+    if result.status is Status.INTERRUPTED and not looks.ended:  # Ctrl-C during solve
         raise KeyboardInterrupt
     return result.x
 
 
 class _Looks:
-    """What is seen of a descent, to say when it is to end."""
+    """Callback that ends a descent near a solution, or without progress."""
 
     def __init__(self, facts: Facts, rank: int | None, near: float):
         self.facts, self.rank, self.near = facts, rank, near
@@ -63,20 +75,20 @@ class _Looks:
         self.ended = False
 
     def __call__(self, snapshot: Snapshot) -> bool:
-        """Whether it ends here: near an exact point, or where nothing more is gained."""
+        """Whether to stop here."""
         facts = self.facts
         self.values.append(snapshot.value)
         residual = facts.residual(snapshot.x)
         facts.latest = snapshot.x, self.rank, residual
         facts.look("descent", snapshot.step, snapshot.value)
         last, self.typical = self.typical, facts.typical(residual)
-        # Beside many outliers the last digits hardly show in the value: residuals count, too.
+        # With many outliers the value hardly changes near the end, but the residuals do.
         stands = len(self.values) > 3 and self.typical > last / 2 and self._stands(residual)
         self.ended = self.typical <= self.near or stands
         return self.ended
 
     def _stands(self, residual: np.ndarray) -> bool:
-        """Whether the value falls no more, measured by the loss of all but the outliers."""
+        """Whether the value has stopped falling, relative to the loss of the bulk."""
         sizes = np.abs(residual)
         inside = np.where(sizes <= np.quantile(sizes, _STEPS.quantile), residual, 0.0)
         bulk = float(_value(self.facts.problem, np.asarray(inside, self.facts.problem.data.dtype)))
@@ -84,8 +96,10 @@ class _Looks:
         return gained <= constants.LEAST_DECREASE * bulk
 
 
-def refit(facts: Facts, x: Parameters, rank: int | None) -> Fitted:
-    """Least squares on the residuals that look like noise, until these are the same ones."""
+def refit(facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None) -> Fitted:
+    """Least squares on the bulk of the residuals, until the bulk stays the same."""
+    if method is not None and not facts.has_small_jacobian(x):
+        x = _descend(facts, method, x, rank, 0.0)  # fewer passes than least squares without B
     x = facts.on_device(x, rank)
     residual, freedom = facts.residual(x), facts.freedom(x, rank)
     used, scale, moved = np.zeros_like(facts.known), np.inf, np.inf
@@ -106,7 +120,7 @@ def refit(facts: Facts, x: Parameters, rank: int | None) -> Fitted:
         last_scale = scale
         last_x, last = x, residual
         x, residual, damping = _downhill(facts, x, rank, residual, used, damping)
-        if exact and not facts.vanishes(residual):  # some of these were wrong
+        if exact and not facts.vanishes(residual):  # some of these were outliers
             x, residual = last_x, last
             break
         moved = float(np.max(np.abs(residual - last)[facts.known]))
@@ -121,7 +135,7 @@ def _downhill(
     used: np.ndarray,
     damping: float,
 ) -> tuple[Parameters, np.ndarray, float]:
-    """A damped step that lowers the sum of squares (Levenberg); or none, if there is none."""
+    """A damped step that lowers the sum of squares (Levenberg), or none."""
     weights = np.where(used, facts.weights, 0)
 
     def squares(residual: np.ndarray) -> float:
@@ -140,7 +154,7 @@ def _downhill(
 def _least_squares(
     facts: Facts, x: Parameters, residual: np.ndarray, weights: np.ndarray
 ) -> Callable[[float], Parameters]:
-    """Steps to the minimum of the weighted squares of the linearised residual, by their damping."""
+    """The step to the minimum of the linearised weighted squares, as a function of the damping."""
     problem, dtype = facts.problem, facts.problem.data.dtype
     at, counted = jax.device_put((np.asarray(residual, dtype), np.asarray(weights, dtype)))
     complete = facts.entrywise and facts.operator.point_shape is None
@@ -168,9 +182,9 @@ def _value(problem: Composite, residual: Array) -> Array:
 def _normal_equations(
     problem: Composite, x: Parameters, residual: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
-    """Eigenvalues and vectors of ``B'WB``, and ``B'W r`` along these.
+    """Eigenvalues and vectors of ``B'WB``, and the coordinates of ``B'W r`` along these.
 
-    What the normal equations lose in accuracy, the next step repairs.
+    Normal equations are accurate enough: the next step corrects the error of this one.
     """
     matrix = measured_jacobian(problem, x)
     weighted = matrix * jnp.ravel(weights)[:, None]
@@ -182,7 +196,7 @@ def _normal_equations(
 def _solved(
     x: Parameters, values: Array, vectors: Array, along: Array, damping: RealLike
 ) -> Parameters:
-    """``x - (B'WB + damping * its mean eigenvalue)^-1 B'W r``, blind to what B does not see."""
+    """``x - (B'WB + damping * its mean eigenvalue)^-1 B'W r`` on the range of B'."""
     flat, unravel = ravel_pytree(x)
     seen = values > jnp.finfo(values.dtype).eps * values.size * values[-1]
     shifted = jnp.where(seen, values + damping * jnp.mean(values), 1)
@@ -193,14 +207,14 @@ def _solved(
 def _step_of_all(
     problem: Composite, x: Parameters, residual: Array, damping: RealLike
 ) -> Parameters:
-    """The same if all entries are seen and count alike: B'B is J'J, which the map inverts."""
+    """The same if all entries have equal weights: B'B is J'J, which the map inverts."""
     covector = problem.operator.adjoint(residual)
     direction = problem.map.direction(x, _shift(x, damping), covector)
     return jax.tree.map(jnp.subtract, x, direction)
 
 
 def _shift(x: Parameters, damping: RealLike) -> Array:
-    """The damping in units of J'J, whose mean eigenvalue is about that of x x'."""
+    """The damping in units of J'J, whose mean eigenvalue is about ``|x|^2 / size``."""
     return jnp.maximum(damping, constants.LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
 
 
@@ -208,9 +222,9 @@ def _shift(x: Parameters, damping: RealLike) -> Array:
 def _step_by_products(
     problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:
-    """The same without B, by conjugate gradients; J'J, which is cheap to invert, preconditions."""
+    """The same without B, by conjugate gradients preconditioned by J'J."""
     operator, map = problem.operator, problem.map
-    # B'WB is about the gain of the operator times J'J.
+    # B'WB is about this gain of the operator times J'J.
     gain = jnp.sum(weights * (residual + problem.data) ** 2) / map(x).norm() ** 2
     shift = _shift(x, damping)
 

@@ -1,37 +1,13 @@
-"""Rows and columns of a table, or slices, of which another fit would explain as many entries."""
+"""Rivals: other values of a row, column or slice that explain as many of its entries."""
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 
-from .._terms import Components, lonely_lines, unfoldings
-from .._typing import Parameters
-from ..maps import AbstractRankedMap
-from ..problem import Composite
+from .._terms import Components, unfoldings
 from . import _constants as constants
-from ._certificate import Lines
-
-
-def lines_of(problem: Composite, known: np.ndarray, map: AbstractRankedMap, x: Parameters) -> Lines:
-    """The rows and columns (or slices) of a point of which the known entries are observed."""
-    factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
-
-    places = problem.operator.places
-
-    def judge(explained: np.ndarray, tolerance: float, slack: int) -> Any:
-        values = np.asarray(problem.data, np.float64)[known]
-        return contested(factors, places(known), values, explained[known], tolerance, slack)
-
-    def short(explained: np.ndarray) -> tuple[list[int], ...]:
-        counts = [
-            np.bincount(index, minlength=len(factor))
-            for index, factor in zip(places(explained), factors, strict=True)
-        ]
-        return tuple(np.flatnonzero(count < map.rank).tolist() for count in counts)
-
-    return Lines(lonely_lines(factors, constants.LONELY), judge, short)
+from ._objections import Lines
 
 
 def contested(
@@ -41,11 +17,11 @@ def contested(
     explained: np.ndarray,
     tolerance: float,
     slack: int,
-) -> tuple[float, tuple[list[int], ...]]:
-    """By how much a point would be wrong (Frobenius norm) if the rivals of its rows were right.
+) -> tuple[float, Lines]:
+    """The error of a point (Frobenius norm) if rivals of its rows are right instead.
 
-    A row of wrong numbers goes through as many of them as there are terms, and looks explained
-    there. So do others, which is how to tell.
+    A fit to a row of arbitrary numbers goes through as many of them as there are terms. So do
+    other fits, and that they exist shows that the row is not determined.
 
     Parameters
     ----------
@@ -60,7 +36,7 @@ def contested(
     tolerance : float
         The largest residual of an explained entry.
     slack : int
-        By so many entries fewer is still as many.
+        A rival may explain so many entries fewer.
 
     Returns
     -------
@@ -70,7 +46,7 @@ def contested(
         The rows and the columns that have rivals.
     """
     total, rng = 0.0, np.random.default_rng(0)
-    which: tuple[list[int], ...] = tuple([] for _ in factors)
+    which: Lines = tuple([] for _ in factors)
     for mode, pair in enumerate(unfoldings(factors)):
         standing = Components.standing(*pair)
         rows, others = standing.left * standing.values, standing.right
@@ -80,8 +56,8 @@ def contested(
         rank = rows.shape[1]
         seen = np.bincount(inside, minlength=len(rows))
         hits = np.bincount(inside, weights=explained, minlength=len(rows))
-        # Two fits that share more entries than there are terms are one; and they share at least so
-        # many as both together have more than there are.
+        # Two fits that share more entries than there are terms are equal, and if each explains h of
+        # n entries, they share at least 2 h - n.
         alone = 2 * hits - slack - seen > rank
         for row in np.flatnonzero((seen > hits) & ~alone):
             here = inside == row
@@ -89,30 +65,30 @@ def contested(
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
             if wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, rank):
-                # A fit to mere noise does as well, which those through a few entries do not find.
+                # The best fit to noise does as well; fits through a few entries do not find it.
                 rivals, agree = np.zeros((1, rank)), np.array([wins])
             away = (rivals[agree >= wins] - rows[row]) @ others.T
-            if np.max(np.abs(away), initial=0.0) > 2 * tolerance:  # or else it is the same fit
+            if np.max(np.abs(away), initial=0.0) > 2 * tolerance:  # else it is the same fit
                 found.append(int(row))
                 total += float(np.max(np.sum(away**2, axis=1)))
     return math.sqrt(total), which
 
 
 def _by_chance(residual: np.ndarray, tolerance: float, unknowns: int) -> float:
-    """How many entries the best fit to a row of mere noise would explain; 0 if that is clear.
+    """The number of entries that the best fit to a row of noise explains; 0 if none is near.
 
-    One entry is explained with the probability that the unexplained ones, a little further out,
-    show. The best of all fits has as many unknowns times the logarithm of the entries to choose.
+    The probability to explain one entry is estimated from the density of residuals a little above
+    the tolerance. The best of all fits gains the spread of the maximum over its unknowns.
     """
     sizes, count = np.abs(residual), residual.size
-    near = np.count_nonzero((sizes > tolerance) & (sizes <= constants.FARTHER * tolerance))
-    chance = min(near / ((constants.FARTHER - 1) * count), 1.0)
+    near = np.count_nonzero((sizes > tolerance) & (sizes <= constants.BULK * tolerance))
+    chance = min(near / ((constants.BULK - 1) * count), 1.0)
     spread = math.sqrt(2 * count * chance * (1 - chance) * unknowns * math.log(count))
     return count * chance + spread + unknowns if near else 0.0
 
 
 def _through_few(matrix: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Fits that go through as many values as there are unknowns."""
+    """Fits through as many values as there are unknowns."""
     count, unknowns = matrix.shape
     if count <= unknowns:
         return np.empty((0, unknowns))

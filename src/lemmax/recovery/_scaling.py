@@ -1,4 +1,4 @@
-"""Data brought near 1: the squares of large or small ones would over- or underflow."""
+"""Data divided by a power of 2 near their size, so that no square over- or underflows."""
 
 import math
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from ._pipeline import Answer
 
 
 class Unit(NamedTuple):
-    """A power of 2 that the data are divided by, and that of the parameters: no digit is lost."""
+    """The powers of 2 that data and parameters are divided by; exact in floating point."""
 
     data: float
     parameters: float
 
     @classmethod
     def of(cls, problem: Composite, known: np.ndarray) -> "Unit":
-        """Near the typical size of the data; 1 unless map and loss are homogeneous."""
+        """Near the median size of the data; 1 unless map and loss are homogeneous."""
         exponent = math.log2(typical_size(problem.data, known))
         degree = problem.map.degree
         if degree is None or problem.loss.degree is None:
@@ -30,17 +30,17 @@ class Unit(NamedTuple):
         return cls(2.0 ** (root * degree), 2.0**root)
 
     def divide(self, problem: Composite) -> Composite:
-        """The problem with smaller data."""
+        """The problem in these units."""
         if self.data == 1:
             return problem
         return eqx.tree_at(lambda p: p.data, problem, problem.data / self.data)
 
     def divide_parameters(self, x: Parameters | None) -> Parameters | None:
-        """A start for it."""
+        """A start in these units."""
         return jax.tree.map(lambda leaf: leaf / self.parameters, x)
 
     def restore(self, answer: Answer) -> Answer:
-        """The answer to the problem as it was."""
+        """The answer in the units of the original problem."""
         if self.data == 1:
             return answer
         certificate = answer.certificate

@@ -1,4 +1,4 @@
-"""How large the noise is, what belongs to the bulk, and which of several fits is the best one."""
+"""The noise level, the bulk of the residuals, and the criterion that compares fits."""
 
 from typing import NamedTuple
 
@@ -22,25 +22,25 @@ class Fitted(NamedTuple):
     x: Parameters
     residual: np.ndarray
     used: np.ndarray
-    """Which observations belong to the bulk."""
+    """Mask of the bulk."""
     scale: float
     """Standard deviation of the noise."""
     freedom: int
     criterion: float
-    """Schwarz's, to be compared with that of other fits: the smaller, the better."""
+    """Schwarz's criterion; smaller is better."""
     sizes: np.ndarray | None = None
-    """Of the terms that it was made of, those included that were left out."""
+    """Sizes of its terms, then of the terms that were cut off."""
 
     @property
     def rank(self) -> int | None:
-        """The number of its terms."""
+        """The number of terms."""
         return None if self.map.ranked is None else self.map.ranked.rank
 
 
 def judged(
     facts: Facts, map: AbstractMap, x: Parameters, residual: np.ndarray, freedom: int
 ) -> Fitted:
-    """A fit, with what it explains and how good it is."""
+    """A fit with its inliers, noise level and criterion."""
     used, scale = bulk_of(residual, facts.known, freedom, facts.robust)
     if facts.vanishes(residual):
         used, scale = facts.known & (np.abs(residual) <= facts.zero), facts.rounding
@@ -49,7 +49,7 @@ def judged(
 
 
 def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool) -> float:
-    """Standard deviation of the noise, corrected for the parameters that were fitted to it."""
+    """Standard deviation of the noise, corrected for the fitted degrees of freedom."""
     sizes = np.abs(residual[known])
     left = max(1.0, sizes.size - freedom) / sizes.size
     raw = np.median(sizes) / _MEDIAN if robust else np.sqrt(np.mean(sizes**2))
@@ -59,13 +59,13 @@ def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: b
 def bulk_of(
     residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool
 ) -> tuple[np.ndarray, float]:
-    """Which observations are no outliers, and the standard deviation of their residuals."""
+    """The inliers, and the standard deviation of their residuals."""
     scale = noise_scale(residual, known, freedom, robust)
     if not robust:
         return known, scale
     sizes = np.abs(residual)
-    # The bulk itself is a better measure than the median, once it is known; and with it, nothing
-    # needs to be left out that Gaussian noise explains.
+    # The standard deviation of the bulk is more accurate than the median, and with it the largest
+    # residual that Gaussian noise explains is an inlier, too.
     for level in (constants.BULK, largest_gaussian(int(known.sum()))):
         used = known & (sizes <= level * scale)
         if np.sum(used) > freedom:
@@ -74,19 +74,18 @@ def bulk_of(
 
 
 def largest_gaussian(count: int) -> float:
-    """How many standard deviations the largest of so many Gaussians has, about."""
+    """The size of the largest of so many standard Gaussians, about."""
     return float(np.sqrt(2 * np.log(max(count, 2)))) + 0.5
 
 
 def schwarz(
     facts: Facts, residual: np.ndarray, used: np.ndarray, scale: float, freedom: int
 ) -> float:
-    """Schwarz's criterion: Gaussian noise on what is used, anything of the data's size elsewhere.
+    """Schwarz's criterion: Gaussian noise at inliers, a uniform law at outliers.
 
-    The outliers have to be paid for: each costs as much as it takes to say where it is, and what
-    it is. Infinite if what is used is hardly more than the fit goes through by construction,
-    however small its residuals are. Of exact fits, all as good as rounding errors are, the one with
-    the least freedom wins.
+    Every outlier costs the description of its place and its value. The criterion is infinite if
+    the inliers are hardly more than the fit goes through by construction, however small their
+    residuals. Of exact fits the one with the fewest degrees of freedom wins.
     """
     count, inside = facts.count, int(used.sum())
     if inside < convincing_observations(freedom) or not np.isfinite(scale):
@@ -101,7 +100,7 @@ def schwarz(
 
 
 def lower_ranks(bound: int) -> list[int]:
-    """Ranks below a bound: all the small ones, then fewer and fewer."""
+    """Ranks below a bound: all small ones, then a geometric sequence."""
     ranks = [1, 2, 3, 4]
     while ranks[-1] < bound:
         ranks.append(-(-ranks[-1] * 3 // 2))
@@ -109,10 +108,10 @@ def lower_ranks(bound: int) -> list[int]:
 
 
 def nested_ranks(sizes: np.ndarray, superfluous: bool) -> list[int]:
-    """The ranks that a fit with terms of these sizes contains, in the order of trial.
+    """Ranks to try for a fit with terms of these sizes, in order.
 
-    Where some may be superfluous, first those before a gap, if there is one; then all: if one of
-    these fits is exact, the others are not needed. Then from below.
+    If terms may be superfluous, first those before the largest gap; then all of them, since an
+    exact fit ends the trials; then upwards from 1.
     """
     rank = len(sizes)
     fewer = lower_ranks(rank) if rank > constants.ALL_RANKS else list(range(1, rank))

@@ -1,4 +1,4 @@
-"""Observed entries of a matrix of low rank: the robust factor model's fit, and what it proves."""
+"""Observed entries of a low-rank matrix: the fit of the robust factor model."""
 
 from typing import NamedTuple
 
@@ -16,18 +16,18 @@ class TableFit(NamedTuple):
     """A low-rank matrix that fits most of its observed entries."""
 
     map: LowRank
-    """Of the rank that was found; of rank 1, with factors of zeros, if none was."""
+    """Of the rank that was found; of rank 1 with zero factors if that is 0."""
     x: tuple[np.ndarray, np.ndarray]
     """Balanced factors."""
     residual: np.ndarray
     steps: int
     exact: bool
-    """Whether entries that were kept aside are predicted to rounding errors."""
+    """Whether hold-out entries are predicted up to rounding errors."""
     interrupted: bool
 
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
-    """A table or a list of entries as the factor model has it, without location and effects."""
+    """Fit a table or a list of entries, without location and effects."""
     dims = problem.map.shape
     assert problem.map.ranked is not None
     assert dims is not None
@@ -41,7 +41,7 @@ def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     )
     found = _factors(problem, dims, options, watch)
     if found.rank and not (found.exact or found.interrupted):
-        # Surplus components are shrunk, and no harm to the point; but its rank is asked for, too.
+        # Shrinkage makes surplus components harmless to the point, but not to its rank.
         rank = _best_rank(problem, found)
         if rank < found.rank:
             again = _factors(problem, dims, options._replace(components=rank), watch)
@@ -53,7 +53,7 @@ def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
 
 
 class _Factors(NamedTuple):
-    """What the factor model has found."""
+    """The components that the factor model has found."""
 
     left: np.ndarray
     right: np.ndarray
@@ -66,7 +66,7 @@ class _Factors(NamedTuple):
         return self.left.shape[1]
 
     def balanced(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Factors of one size, of the largest components; of zeros if there are none."""
+        """Balanced factors of the largest components; zeros if there are none."""
         if not self.rank:
             return np.zeros((len(self.left), 1)), np.zeros((len(self.right), 1))
         (left, first), (right, second) = np.linalg.qr(self.left), np.linalg.qr(self.right)
@@ -76,7 +76,7 @@ class _Factors(NamedTuple):
 
 
 def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch: Watch) -> _Factors:
-    """The factor model of a table that is no wider than long, whichever way it was given."""
+    """Fit the table, or its transpose if it is wider than long."""
     operator, data = problem.operator, np.asarray(problem.data, np.float64)
     weights, wide = precisions(problem.loss, data.shape), dims[0] < dims[1]
 
@@ -87,7 +87,7 @@ def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch:
         rows, columns = operator.places(np.ones(data.shape, bool))
         if wide:
             rows, columns = columns, rows
-        # The same value twice is one observation: a copy kept aside would be no test of the other.
+        # A repeated value is one observation: a copy in the hold-out set would test nothing.
         rows, columns, data, weights = _without_copies(rows, columns, data, weights)
         shape = max(dims), min(dims)
         found, _ = fit_entries(rows, columns, data, shape, weights, options, callback=callback)
@@ -111,18 +111,18 @@ def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
-    """The weights of a loss as the factor model has them: inverse variances, 1 in the median."""
+    """The weights of a loss as inverse variances with median 1."""
     if loss.weights is None:
         return np.ones(shape)
     weights = np.broadcast_to(np.asarray(loss.weights, np.float64), shape)
-    # A robust loss weighs residuals, a squared one their squares.
+    # A robust loss multiplies residuals by its weights, a squared one their squares.
     weights = weights**2 if loss.robust else weights
     positive = weights[weights > 0]
     return weights / np.median(positive) if len(positive) else weights
 
 
 def _best_rank(problem: Composite, found: _Factors) -> int:
-    """The number of components with the smallest criterion of Schwarz."""
+    """The number of components with the smallest Schwarz criterion."""
     facts, dims = Facts(problem, lambda *_: False), (len(found.left), len(found.right))
     criteria = []
     for rank in range(1, found.rank + 1):

@@ -22,7 +22,7 @@ from ..points import AbstractPoint
 from ..problem import Composite
 from ..solve.progress import no_progress_bar, progress_bar
 from ._certificate import Certificate, needed_observations
-from ._facts import Watch, weights_of, with_weights
+from ._facts import Watch
 from ._functions import recover_function
 from ._objections import Objection
 from ._pipeline import Answer, Search
@@ -30,7 +30,7 @@ from ._scaling import Unit
 from ._select import bulk_of
 from .found import Recovery, RecoveryStatus
 
-# The length of the progress bar; nobody knows how many steps it will take.
+# The length of the progress bar; the number of steps is not known beforehand.
 _BAR = 100
 
 
@@ -48,46 +48,45 @@ def recover(
     progress: bool = False,
     checkpoint: str | pathlib.Path | None = None,
 ) -> Recovery:
-    """Find the point behind data that are incomplete and partly wrong, without tuning.
+    """Find the point behind incomplete and partly wrong data, without tuning.
 
-    No start, no step lengths, no minimum value and no exact rank are asked for: the rank of the
-    map is an upper bound, and the number of wrong data is found. See docs/recover.md for how it is
-    done, and for what it is worth.
+    Start, step lengths, rank and the number of outliers are found from the data; the rank of the
+    map is an upper bound. docs/recover.md explains how, and how well it works.
 
     Parameters
     ----------
     data : array
-        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode. If
-        the point was observed itself (no operator), NaN marks what is missing.
+        Observations. Float64 NumPy arrays keep their precision in any x64 mode of JAX. Without
+        an operator, NaN marks missing entries.
     map : AbstractMap
-        What the point is made of, from `lemmax.maps`; the rank is an upper bound.
+        The structure of the point, from `lemmax.maps`; the rank is an upper bound.
     operator : AbstractOperator, optional
-        How the point was observed, from `lemmax.operators`; if not given, it was observed itself.
+        The measurements, from `lemmax.operators`; by default the entries of the point.
     loss : AbstractLoss, optional
-        `L1` if not given, which bears gross errors in up to nearly half of the data. `SquaredL2`
-        (and `L2`): noise but no gross errors. Observations with weight 0 are missing.
+        `L1` by default, for gross errors in up to nearly half of the data. `SquaredL2` and `L2`
+        are for noise without gross errors. Observations with weight 0 are missing.
     x0 : parameters, optional
-        Where to start; from the data if not given. A `FromFunction` needs it.
+        The start; found from the data by default. A `FromFunction` needs one.
     seed : int
-        Of what is random. The same seed gives the same answer.
+        Seed of all random choices. The same seed gives the same answer.
     restarts : int
-        How many more starts to try for a tensor or a function if the first leads nowhere.
+        The number of further starts for a tensor or a function if the first fails.
     max_seconds : float, optional
-        After so many seconds the search ends with what it has.
+        The search ends after so many seconds with the latest point.
     callback : callable, optional
-        Called with what is going on, the step and the value; the search stops if it returns True.
+        Called with the stage, the step and the value; the search stops if it returns True.
     progress : bool
         Show a progress bar (needs rich).
     checkpoint : str or Path, optional
-        A folder in which the stages of the search are kept, about every second. The same call goes
-        on from there after the process was killed, and ends as it would have without that, to the
-        last bit; a checkpoint of another problem is refused. See docs/devices.md.
+        A folder for the stages of the search, written about every second. After a crash, the same
+        call resumes from there, with the same answer to the last bit. A checkpoint of another
+        problem is refused. See docs/devices.md.
 
     Returns
     -------
     Recovery
-        The point with its rank, the outliers, the noise and a verdict, whatever happened;
-        ``print(recovery.summary())`` tells it. Ctrl-C ends the search and returns what it had.
+        The point with its rank, the outliers, the noise level and a verdict; see its ``summary()``.
+        Ctrl-C ends the search and returns the latest point.
 
     Examples
     --------
@@ -111,7 +110,7 @@ def recover(
         map = map.ranked.with_rank(map.ranked.largest_rank)
     problem = Composite(loss, map, data, operator)
     _check(problem, x0)
-    # A quantile is not where right data lie: it keeps its loss.
+    # A quantile is not the centre of the inliers: it keeps its loss.
     if map.model is not None and loss.symmetric:
         assert x0 is not None
         with journal(checkpoint, "recover", problem, x0, restarts):
@@ -126,7 +125,7 @@ def recover(
             require_finite(x0, "The parameters x0")
         bar = progress_bar(type(map).__name__, _BAR) if progress else no_progress_bar()
         with bar as report:
-            unit = Unit.of(problem, weights_of(problem) > 0)
+            unit = Unit.of(problem, problem.weights > 0)
             ends = None if max_seconds is None else began + max_seconds
             watch = _watch(callback, report, ends)
             start = unit.divide_parameters(x0)
@@ -144,16 +143,16 @@ def recover(
 
 
 def _without_missing(data: Any, loss: AbstractLoss) -> tuple[Any, AbstractLoss]:
-    """NaN in what was observed itself is missing: a zero that counts for nothing."""
+    """Replace NaN by zeros of weight 0."""
     array = np.asarray(data) if isinstance(data, (list, np.ndarray, jax.Array)) else None
     if array is None or array.dtype.kind != "f" or loss.weights is not None:
         return data, loss
     missing = np.isnan(array)
     if array.size and np.all(missing):
-        raise ValueError("There is nothing but missing data (NaN): no value is observed.")
+        raise ValueError("All data are missing (NaN): no value is observed.")
     if not np.any(missing):
         return data, loss
-    weighted = with_weights(loss, np.where(missing, 0, 1).astype(array.dtype))
+    weighted = loss.with_weights(np.where(missing, 0, 1).astype(array.dtype))
     filled = np.where(missing, 0, array).astype(array.dtype)
     return (to_device(filled) if isinstance(data, jax.Array) else filled), weighted
 
@@ -164,9 +163,9 @@ def _check(problem: Composite, x0: Parameters | None) -> None:
     if x0 is None and problem.map.parameter_shapes is None:
         raise ValueError(
             f"No start from data alone is known for the map {type(problem.map).__name__}: give x0. "
-            "If it leads nowhere, random starts of its size are tried."
+            "If it fails, random starts of its size are tried."
         )
-    if not np.any(np.asarray(problem.data)[weights_of(problem) > 0]):
+    if not np.any(np.asarray(problem.data)[problem.weights > 0]):
         raise ValueError("All data are zero, and so is the point that fits them.")
 
 
@@ -192,8 +191,8 @@ def _as_recovery(
     seconds: float,
 ) -> Recovery:
     certificate = answer.certificate
-    known, shape = weights_of(problem) > 0, problem.data.shape
-    # After an interruption nothing is known about what is wrong.
+    known, shape = problem.weights > 0, problem.data.shape
+    # After an interruption the outliers are not known.
     outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
     count = int(known.sum())
     wrong = len(outliers[0]) / count
@@ -224,14 +223,14 @@ def _as_recovery(
 
 
 def _hints(problem: Composite, answer: Answer) -> list[Objection]:
-    """What else may be the matter with an answer that the data do not support."""
+    """Advice for an answer that is not certified."""
     if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
-    known = weights_of(problem) > 0
+    known = problem.weights > 0
     bulk, _ = bulk_of(answer.residual, known, answer.certificate.freedom, robust=True)
     if np.all(bulk[known]):
         return []
-    said = "a few residuals are far larger than the others, as gross errors are: L1() bears those"
+    said = "a few residuals are far larger than the others, like gross errors: use L1()"
     return [Objection(said)]
 
 
@@ -243,7 +242,7 @@ def _rank(answer: Answer) -> int | None:
     sizes = answer.map.term_sizes(answer.x)
     if sizes is None:
         return None
-    # Terms that are there for sure: above the error to expect, shared by all.
+    # Terms above their share of the expected error.
     error = answer.certificate.error if np.isfinite(answer.certificate.error) else 1.0
     sizes = sizes / max(np.max(sizes), np.finfo(float).tiny)
     level = max(1e-8, error / np.sqrt(sizes.size)) * np.linalg.norm(sizes)
@@ -255,6 +254,6 @@ def _status(answer: Answer, certificate: Certificate, few: bool) -> RecoveryStat
         return RecoveryStatus.INTERRUPTED
     if certificate.holds:
         return RecoveryStatus.EXACT if certificate.exact else RecoveryStatus.NOISE_LEVEL
-    if few or certificate.unseen:
+    if few or any(objection.unseen for objection in certificate.objections):
         return RecoveryStatus.NOT_IDENTIFIABLE
     return RecoveryStatus.NOT_CONVERGED

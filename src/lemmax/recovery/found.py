@@ -1,4 +1,4 @@
-"""What `lemmax.recover` hands over: the answer, and what is known about it."""
+"""The result of `lemmax.recover`."""
 
 import dataclasses
 import pathlib
@@ -18,62 +18,60 @@ from ._objections import Naming, Objection
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recovery:
-    """The outcome of `lemmax.recover`.
+    """The result of `lemmax.recover`: a point, its rank, outliers, noise level and verdict.
 
-    `point`, `x`, `residual` and `sizes` are arrays; all the rest are numbers and names. Nothing in
-    it is to be believed unless ``status.succeeded``.
+    The data support the answer only if ``status.succeeded``.
     """
 
     point: AbstractPoint
     """The point; ``point.dense()`` is the matrix or tensor itself."""
     x: Parameters
-    """Its parameters, of the rank that was found."""
+    """Its parameters, with the rank that was found."""
     map: AbstractMap | None
-    """The map that makes the point of the parameters, of the rank that was found; None of a file,
-    if it was a function of the user's."""
+    """The map with the rank that was found; None after loading if it was a user's function."""
     status: RecoveryStatus
     rank: int | None
-    """Number of terms; None for a map without them."""
+    """Number of terms; None for a map without terms."""
     rank_bound: int | None
-    """The rank that was given."""
+    """The given bound on the rank."""
     sizes: np.ndarray | None
-    """Sizes of the terms, largest first: singular values of a matrix (of a tensor: those of its
-    unfoldings). Those beyond the rank are what was cut off."""
+    """Sizes of the terms, largest first: singular values of a matrix, or of the unfoldings of a
+    tensor. Those beyond the rank were cut off."""
     residual: np.ndarray
-    """Observations of the point less the data; NaN where the data are missing."""
+    """Observations of the point minus the data; NaN where data are missing."""
     outliers: Any
-    """Where the data are wrong: indices into the data, so that ``data[outliers]`` are those."""
+    """Indices of the outliers: ``data[outliers]`` are their values."""
     noise: float
-    """Standard deviation of the noise on the other data; 0 if they are exact."""
+    """Standard deviation of the noise at inliers; 0 if they are exact."""
     expected_error: float
-    """Relative error of the point to expect from noise or rounding errors."""
+    """Expected relative error of the point, from noise or rounding errors."""
     freedom: int
     """Degrees of freedom of a point of this rank."""
     needed: int
-    """The number of observations that theory asks for."""
+    """The number of observations that theory requires."""
     observations: int
-    """The number of observations there are."""
+    """The number of observations."""
     objections: tuple[str, ...]
-    """Why the answer is not to be believed; empty if it is."""
+    """Why the answer is not certified; empty if it is."""
     passes: int
-    """How often the measurements were read, forward or adjoint; a step of LMM takes two."""
+    """How often the measurements were applied, forward or adjoint; twice in a step of LMM."""
     steps: int
     seconds: float
-    """Time it took, compilation included."""
+    """Wall-clock time, including compilation."""
     doubtful: tuple[list[int], ...] = ()
-    """Of entries: rows and columns, or slices of each mode, of which so much is missing or wrong
-    that too little is known about them. Without these, there may be an answer for the others; an
-    answer that holds in spite of them may be wrong there."""
+    """For observed entries: rows and columns, or slices, that the data do not determine, one list
+    for each mode. A certified answer may be wrong there; without them, there may be a certified
+    answer for the rest."""
 
     @property
     def outlier_count(self) -> int:
-        """How many data are wrong."""
+        """The number of outliers."""
         first = self.outliers[0] if isinstance(self.outliers, tuple) else self.outliers
         return len(first)
 
     @property
     def outlier_fraction(self) -> float:
-        """Their share."""
+        """The share of outliers."""
         return self.outlier_count / self.observations
 
     @property
@@ -96,15 +94,12 @@ class Recovery:
         return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
 
     def named(self, *names: Naming) -> "Recovery":
-        """With objections in which rows and columns have names: one function for each mode."""
+        """A copy whose objections name rows and columns: one function for each mode."""
         said = (o.named(names) if isinstance(o, Objection) else o for o in self.objections)
         return dataclasses.replace(self, objections=tuple(said))
 
     def as_dict(self) -> dict[str, Any]:
-        """Numbers and names, without the arrays: to be written as JSON, or put in a table.
-
-        What is unknown or infinite is None.
-        """
+        """All numbers as a dict for JSON or a table; unknown and infinite ones are None."""
         names = (
             "rank rank_bound outlier_count outlier_fraction noise expected_error rank_gap "
             "residual_gap freedom needed observations passes steps seconds"
@@ -115,7 +110,7 @@ class Recovery:
         return facts | {name: None if name in unknown else n for name, n in numbers.items()}
 
     def summary(self) -> str:
-        """What was found, in a few lines."""
+        """The result in a few lines."""
         status = self.status
         exact = status is RecoveryStatus.EXACT
         lines = [f"{status.name}: {status.message}"]
@@ -151,14 +146,15 @@ class Recovery:
         return "\n".join(lines)
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Write it to a file, without pickle; `lemmax.load` reads it.
+        """Write it to a file without pickle; `lemmax.load` reads it.
 
-        A function of one's own is not saved: its map is None then, unless `load` is given it.
+        Functions are not saved: the map of a user's function is None after loading, unless it is
+        given to `load`.
 
         Parameters
         ----------
         path : str or Path
-            By custom with the suffix ``.safetensors``.
+            Usually with the suffix ``.safetensors``.
         """
         kept = dataclasses.replace(self, map=self.map if _is_plain(self.map) else None)
         write(path, "Recovery", kept, KINDS)
@@ -175,7 +171,7 @@ def _times(gap: float, sentence: str) -> str:
 
 
 def _is_plain(map: AbstractMap | None) -> bool:
-    """Whether a map is made of numbers alone."""
+    """Whether a map consists of numbers alone."""
     try:
         Describing(KINDS, {}).node(map, "map")
     except TypeError:
@@ -199,4 +195,4 @@ KINDS = Kinds(
         )
     },
 )
-"""What the file of a recovery may hold."""
+"""The types that the file of a recovery may hold."""

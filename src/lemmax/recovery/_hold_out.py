@@ -1,4 +1,4 @@
-"""Observations that a fit is not shown, to see whether it predicts them."""
+"""The hold-out set: fits without a part of the observations, and how well they predict it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import numpy as np
 
 from ..problem import Composite
 from . import _constants as constants
-from ._facts import Facts, weights_of, without
+from ._facts import Facts
 from ._select import Fitted
 from ._tangent import spread_of_entries
 
 
 class Predictions(NamedTuple):
-    """Residuals of fits that have not seen the observation."""
+    """Residuals at observations that were held out."""
 
     residual: np.ndarray
     hidden: np.ndarray
-    """Which observations these are."""
+    """Mask of these observations."""
     spread: np.ndarray
-    """Their standard deviation in units of that of the noise: a prediction has an error, too."""
+    """Expected standard deviation of these residuals, in units of the noise."""
 
 
 def predictions(
@@ -28,12 +28,12 @@ def predictions(
     fit: Callable[[Composite], np.ndarray],
     spread: Callable[[np.ndarray], np.ndarray],
 ) -> Predictions:
-    """Hide a fifth of the observations at a time; more often if these are few.
+    """Hold out a fifth of the observations at a time, more often if there are few.
 
-    ``fit`` gives the residuals of a fit to what is left of a problem, ``spread`` what is to be
-    expected of them, where some are hidden.
+    ``fit`` returns the residuals of a fit to the rest of a problem, ``spread`` their expected
+    standard deviations where given observations are hidden.
     """
-    known, shape = weights_of(problem) > 0, problem.data.shape
+    known, shape = problem.weights > 0, problem.data.shape
     folds, wanted = constants.FOLDS, constants.ENOUGH_HIDDEN
     share = np.random.default_rng(seed).integers(folds, size=shape)
     times = min(folds, -(-wanted * folds // int(known.sum())))
@@ -41,7 +41,7 @@ def predictions(
     for fold in range(times):
         hidden = known & (share == fold)
         found = Predictions(
-            np.where(hidden, fit(without(problem, hidden)), found.residual),
+            np.where(hidden, fit(problem.without(hidden)), found.residual),
             found.hidden | hidden,
             np.where(hidden, spread(hidden), found.spread),
         )
@@ -49,7 +49,7 @@ def predictions(
 
 
 def spread(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
-    """What is to be expected of predictions, in units of the noise."""
+    """Expected standard deviations of errors of prediction, in units of the noise."""
     shown = fitted.used & ~hidden
     if facts.entrywise and fitted.map.ranked is not None:
         return spread_of_entries(facts.problem, fitted.map.ranked, fitted.x, shown, hidden)

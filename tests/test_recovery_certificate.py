@@ -1,0 +1,193 @@
+"""The tests of the certificate, each against something that it was not copied from."""
+
+import pickle
+
+import jax
+import jax.flatten_util
+import numpy as np
+import pytest
+
+import lemmax as lm
+from lemmax.recovery._certificate import Case, certified
+from lemmax.recovery._evidence import certify
+from lemmax.recovery._facts import Facts
+from lemmax.recovery._hold_out import Predictions
+from lemmax.recovery._left_over import left_over
+from lemmax.recovery._objections import Objection
+from lemmax.recovery._rivals import contested
+from lemmax.recovery._select import judged
+from lemmax.recovery._tangent import Tangent, spread_of_entries
+
+
+def never(*_):
+    return False
+
+
+def noisy_case(noise, data):
+    """A fit with 51 degrees of freedom to 500 data, which predicts as well as it explains."""
+    known = np.ones(500, bool)
+    return Case(
+        exact=False,
+        residual=noise,
+        data=data,
+        known=known,
+        labels=np.arange(500),
+        used=known,
+        noise=1.0,
+        level=3.0,
+        norm=1e3,
+        tangent=Tangent(freedom=51, weakest=1.0, error=1.0),
+        predict=lambda: Predictions(noise, known, np.ones(500)),
+    )
+
+
+@pytest.mark.parametrize(("large", "holds"), [(40, False), (400, True)])
+def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
+    """All is explained and predicted; but how much of it would noise alone not explain?"""
+    noise = np.random.default_rng(0).uniform(-1.5, 1.5, 500)
+    data = noise + np.where(np.arange(500) < large, 100.0, 0.0)
+    certificate = certified(noisy_case(noise, data))
+    assert certificate.holds == holds
+    assert holds or "40 different observations beyond their errors" in certificate.objections[0]
+
+
+def test_a_row_of_wrong_numbers_has_rivals():
+    """All its numbers are wrong, and the fit goes through one of them. Two right ones convince."""
+    rng = np.random.default_rng(1)
+    left, right = rng.uniform(1, 2, (8, 1)), rng.uniform(1, 2, (6, 1))
+    table = left @ right.T
+    table[0] = rng.uniform(50, 100, 6)
+    table[1, 2:] = rng.uniform(50, 100, 4)
+    through_one = table[0, 3] / right[3]
+    left[0] = through_one
+    explained = np.abs(left @ right.T - table) < 1e-9
+    assert (explained[0].sum(), explained[1].sum()) == (1, 2)
+    places = tuple(np.indices(table.shape).reshape(2, -1))
+    distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 1e-9, 0)
+    assert which == ([0], [])
+    others = [np.linalg.norm((table[0, j] / right[j] - through_one) * right) for j in range(6)]
+    np.testing.assert_allclose(distance, max(others))
+
+
+def test_a_slice_of_wrong_numbers_has_rivals():
+    rng = np.random.default_rng(2)
+    factors = [rng.uniform(1, 2, (d, 1)) for d in (5, 4, 3)]
+    tensor = np.einsum("ir,jr,kr->ijk", *factors)
+    tensor[:, 1] = rng.uniform(50, 100, (5, 3))
+    products = np.outer(factors[0], factors[2])
+    through = tensor[:, 1] / products  # what each of its entries would make of the slice
+    factors[1][1] = through[2, 1]
+    explained = np.abs(np.einsum("ir,jr,kr->ijk", *factors) - tensor) < 1e-9
+    assert explained[:, 1].sum() == 1
+    places = tuple(np.indices(tensor.shape).reshape(3, -1))
+    distance, which = contested(factors, places, tensor.ravel(), explained.ravel(), 1e-9, 0)
+    assert which == ([], [1], [])
+    farthest = np.max(np.abs(through - through[2, 1])) * np.linalg.norm(products)
+    np.testing.assert_allclose(distance, farthest)
+
+
+def test_the_best_of_all_fits_to_a_long_row_of_noise_proves_nothing():
+    """It explains twice as many entries as any that goes through as many as there are terms."""
+    rng = np.random.default_rng(3)
+    left, right = rng.standard_normal((30, 3)), rng.standard_normal((200, 3))
+    table = left @ right.T + 0.1 * rng.standard_normal((30, 200))
+    table[5] = 10 * rng.standard_normal(200)
+    for _ in range(200):  # the fit that explains most, of many
+        trial = np.linalg.lstsq(right, table[5] + rng.standard_normal(200), rcond=None)[0]
+        for _ in range(20):
+            close = np.abs(right @ trial - table[5]) < 0.6
+            trial = np.linalg.lstsq(right[close], table[5, close], rcond=None)[0]
+        if np.sum(np.abs(right @ trial - table[5]) < 0.3) > np.sum(
+            np.abs(right @ left[5] - table[5]) < 0.3
+        ):
+            left[5] = trial
+    explained = np.abs(left @ right.T - table) < 0.3
+    places = tuple(np.indices(table.shape).reshape(2, -1))
+    distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 0.3, 1)
+    assert which[0] == [5]
+    np.testing.assert_allclose(distance, np.linalg.norm(right @ left[5]))
+
+
+def test_the_spread_of_predictions_is_that_of_the_linearised_fit():
+    """Rows and columns apart are nearly the whole, of which the Jacobian gives the covariance."""
+    rng = np.random.default_rng(4)
+    map = lm.maps.LowRank((40, 9), 2)
+    x = (rng.standard_normal((40, 2)), rng.standard_normal((9, 2)))
+    problem = lm.Composite(lm.losses.L1(), map, np.asarray(map(x).dense()))
+    shown = rng.random((40, 9)) < 0.75
+    flat, unravel = jax.flatten_util.ravel_pytree(x)
+    jacobian = np.asarray(jax.jacobian(lambda u: map(unravel(u)).dense().ravel())(flat))
+    seen = jacobian[shown.ravel()]
+    covariance = np.linalg.pinv(seen.T @ seen, rcond=1e-10)
+    expected = np.sqrt(1 + np.einsum("ei,ij,ej->e", jacobian, covariance, jacobian))
+    found = spread_of_entries(problem, map, x, shown, ~shown)[~shown]
+    ratio = found / expected.reshape(shown.shape)[~shown]
+    assert np.all(np.abs(ratio - 1) < 0.15)
+    assert np.ptp(found) > 0.3  # rows with few entries are told less well
+    blind = shown & (np.arange(40) > 0)[:, None]
+    hidden = spread_of_entries(problem, map, x, blind, ~blind)
+    assert np.all(np.isinf(hidden[0]))
+
+
+def test_what_is_left_over_is_a_term_and_neither_noise_nor_a_row():
+    rng = np.random.default_rng(5)
+    noise = 0.1 * rng.standard_normal((30, 12, 10))
+    map = lm.maps.CP((30, 12, 10), 1)
+
+    def rest(residual, known=None):
+        loss = lm.losses.L1(weights=None if known is None else known.astype(float))
+        problem = lm.Composite(loss, map, residual)
+        return left_over(Facts(problem, never), residual, level=3.0)
+
+    assert rest(noise) == 0
+    wild = noise.copy()
+    wild[4] = 3 * rng.choice([-1, 1], (12, 10))
+    assert rest(wild) == 0
+    a, b, c = (rng.uniform(0.5, 1, d) for d in noise.shape)
+    term = np.einsum("i,j,k->ijk", a, b, c)
+    np.testing.assert_allclose(rest(noise + term), np.linalg.norm(term), rtol=0.05)
+    half = rng.random(noise.shape) < 0.5
+    np.testing.assert_allclose(rest(noise + term, half), np.linalg.norm(term), rtol=0.1)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_wrong_row_beside_known_factors_is_no_exact_answer(right):
+    rng = np.random.default_rng(0)
+    factors = [rng.standard_normal((side, 2)) for side in (8, 7, 6)]
+    data = np.einsum("ia,ja,ka->ijk", *factors)
+    map = lm.maps.Composed(lm.maps.CP((8, 7, 6), 2), lm.maps.WithFixed((None, *factors[1:])))
+    free = factors[0].copy()
+    # The last slice is anything; a wrong row goes through two of its entries.
+    data[-1] = rng.standard_normal((7, 6))
+    design = np.einsum("ja,ka->jka", *factors[1:]).reshape(-1, 2)
+    free[-1] = np.linalg.solve(design[:2], data[-1].ravel()[:2])
+    if right:
+        data[-1] = np.einsum("a,ja,ka->jk", free[-1], *factors[1:])
+    facts = Facts(lm.Composite(lm.losses.L1(), map, data), never)
+    fitted = judged(facts, map, (free,), facts.residual((free,)), free.size)
+    assert facts.vanishes(fitted.residual)
+    certificate = certify(facts, fitted, lambda: pytest.fail("exact data predict nothing"))
+    assert certificate.holds == right
+    assert right or certificate.doubtful[0] == [7]
+
+
+def test_an_objection_speaks_of_rows_by_number_or_name():
+    said = Objection("in {} too little is known", ([0, 2], [1]))
+    assert said == "in rows 0, 2 and column 1 too little is known"
+    again = pickle.loads(pickle.dumps(said))
+    assert again.named(("day {}".format, "col {}".format)) == (
+        "in day 0, day 2 and col 1 too little is known"
+    )
+    many = Objection("{}", (list(range(9)), []))
+    assert many == "rows 0, 1, 2, 3, 4..."
+    assert Objection("{}", ([], [3], [])) == "slice 3 of mode 1"
+    assert Objection("nothing at all") == "nothing at all"
+
+
+@pytest.mark.parametrize(("spread", "holds"), [(1.0, True), (0.02, False)])
+def test_a_fit_that_explains_a_part_far_better_is_no_answer(spread, holds):
+    """Noise of one size, and two sizes: half of the data belong to something else."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(500) * np.where(np.arange(500) < 250, spread, 1.0)
+    noise = np.clip(noise, -2.5, 2.5)
+    assert certified(noisy_case(noise, noise + 100.0)).holds == holds
