@@ -48,7 +48,11 @@ html_title = "lemmax"
 html_static_path = ["_static"]
 html_css_files = ["lemmax.css"]
 # The right side shows the sections of a page; nothing else is wide enough to take room from code.
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc", "sourcelink"], "index": []},
+}
 html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {

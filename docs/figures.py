@@ -1,4 +1,4 @@
-"""Pictures for the gallery: those of `lemmax.plots` are no pyplot figures, which alone it sees."""
+"""A scraper for the gallery: figures of `lemmax.plots` are not registered with pyplot."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from sphinx_gallery.scrapers import figure_rst
 
 
 class LastFigure:
-    """Save the figure that a block of an example ends with, once."""
+    """Save the figure at the end of a block of an example, once."""
 
     def __repr__(self) -> str:
         return "LastFigure"

@@ -24,7 +24,7 @@ model = RobustPCA().fit(table)
 print(model.summary())
 
 # %%
-# The table as it came, cleaned, and its wrong cells:
+# The data, the cleaned table, and the outliers:
 lm.plots.before_after(table, model.cleaned_, model.outliers_)
 
 # %%

@@ -3,7 +3,7 @@ Phase retrieval
 ===============
 
 A picture from intensities. A sensor that measures intensities loses the sign. A picture of 24 x
-24 pixels is recovered from the squares of random projections, a tenth of which are grossly wrong.
+24 pixels is recovered from the squares of random projections, a tenth of which are outliers.
 """
 
 # %%
@@ -25,11 +25,11 @@ model = PhaseRetrieval().fit(X, intensities)
 print(model.recovery_.summary())
 sign = np.sign(model.coef_ @ picture.ravel())
 error = np.linalg.norm(sign * model.coef_ - picture.ravel()) / np.linalg.norm(picture)
-print(f"relative error {error:.1e}; {len(model.outliers_)} of {wrong.sum()} wrong ones found")
+print(f"relative error {error:.1e}; {len(model.outliers_)} of {wrong.sum()} outliers found")
 
 # %%
 # For comparison: gradient descent on squares (Wirtinger flow), from a spectral start without the
-# largest intensities. Its loss squares the wrong data, too.
+# largest intensities. Its loss squares the outliers, too.
 size = np.median(intensities) / 0.455  # of the picture, squared: chi-square has this median
 trusted = np.where(intensities < 9 * size, intensities, 0)
 direction = np.linalg.eigh(X.T @ (trusted[:, None] * X))[1][:, -1]

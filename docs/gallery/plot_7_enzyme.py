@@ -5,7 +5,7 @@ Enzyme
 The rate of an enzymatic reaction against the concentration of its substrate, with and without the
 antibiotic puromycin: 23 measurements of Treloar (1974), in Bates and Watts, *Nonlinear Regression
 Analysis and Its Applications* (1988), appendix A1.3. Three of them are copied wrongly here. The
-fit should give the parameters and standard errors of the right ones.
+fit should give the parameters and standard errors of the others.
 """
 
 # %%
@@ -37,7 +37,7 @@ def michaelis_menten(x, concentration, treated):
 start = {"largest": 100.0, "gain by treatment": 0.0, "half at": 0.1}
 fitted = lm.fit(michaelis_menten, rate, start, args=(concentration, treated))
 print(fitted.summary())
-print("wrong:", fitted.outliers, "with values", rate[fitted.outliers])
+print("outliers:", fitted.outliers, "with values", rate[fitted.outliers])
 
 
 # %%
@@ -75,7 +75,7 @@ for kind, colour, name in ((True, "C0", "treated"), (False, "C1", "untreated")):
     chosen = treated == kind
     right, bad = chosen & ~wrong, chosen & wrong
     ax.plot(concentration[right], rate[right], "o", color=colour, label=name)
-    ax.plot(concentration[bad], rate[bad], "x", color=colour, label=f"{name}, found wrong")
+    ax.plot(concentration[bad], rate[bad], "x", color=colour, label=f"{name}, outliers")
     squares = answers["curve_fit, after them"][0]
     ax.plot(grid, formula((grid, kind), *squares), ":", color=colour)
 ax.plot([], [], ":", color="0.4", label="curve_fit")

@@ -60,7 +60,7 @@ start = {"birth": 0.5, "hunt": 0.02, "feed": 0.02, "death": 0.5, "hares": 30.0, 
 bounds = (dict.fromkeys(start, 1e-4), None)
 fitted = lm.fit(populations, data, start, args=(years,), bounds=bounds)
 print(fitted.summary())
-print("wrong:", {name: years[places].astype(int) for name, places in fitted.outliers.items()})
+print("outliers:", {name: years[places].astype(int) for name, places in fitted.outliers.items()})
 
 # %%
 # SciPy's ``curve_fit`` on the same function, compiled and with its exact derivative, from the same
@@ -111,7 +111,7 @@ for ax, name, line in zip(axes, ("hares", "lynxes"), other, strict=True):
     ax.fill_between(fine, low, high, alpha=0.25, linewidth=0)
     ax.plot(fine, line, ":", color="C1", label="curve_fit")
     ax.plot(years[~wrong], spoiled[name][~wrong], "o", color="0.3", label="data")
-    ax.plot(years[wrong], spoiled[name][wrong], "x", color="C3", label="found wrong")
+    ax.plot(years[wrong], spoiled[name][wrong], "x", color="C3", label="outliers")
     ax.set(ylabel=f"thousands of {name}", yscale="log")
     ticks = [5, 10, 20, 50, 100, 200, 500]
     ax.set_yticks(ticks, map(str, ticks))

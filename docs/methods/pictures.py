@@ -1,4 +1,4 @@
-"""Draw the pictures of these pages: each family beside LMM, on the same small problems.
+"""Draw the plots of these pages: each family of methods compared with LMM on small problems.
 
 Run with ``python docs/methods/pictures.py``; about three minutes.
 """
