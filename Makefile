@@ -1,15 +1,15 @@
 # Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-# Two workers share the cores. With threads beside them they wait for each other: small products, of
-# which there are thousands in a row, then take ten times as long.
+# Two workers share the cores. With additional threads they wait for each other, and thousands of small
+# products take ten times as long.
 ALONE := --xla_cpu_multi_thread_eigen=false
-# Most of the time of the tests goes into compiling small programs that run once: without
-# optimisation that takes a fifth of the time. test-all tests what users run, with it.
-# Tests of one file share what they compile, so they stay in one worker.
+# Most of the test time is compilation of small programs that run once; without optimisation it takes a
+# fifth of the time. test-all compiles with optimisation, as for users.
+# Tests of one file share compiled programs, so they stay in one worker.
 QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
-# Types and shapes that are checked at every call take a third of the time: test-all has them, and so
-# have the laws, the loop and recovery in `make elsewhere`.
+# Checks of types and shapes at every call take a third of the time: only test-all has them, and the
+# tests of laws, loop and recovery in `make elsewhere`.
 UNTYPED := --jaxtyping-packages=
 
 .PHONY: demo test test-all elsewhere lint types bench league docs lowest package setup clean
@@ -26,7 +26,7 @@ test-all: setup
 		$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow or not slow"
 
 # The same answers elsewhere: a few instances in every order, unit and environment, and the tests of
-# recovery once more with what BLAS has for another processor.
+# recovery again with the BLAS kernels of another processor.
 elsewhere: setup
 	XLA_FLAGS="$(QUICKLY)" $(BIN)/python -m benchmarks.invariance --count 12
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
@@ -43,7 +43,7 @@ types: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
-# The peers need older versions of some packages, so that they have an environment of their own.
+# The peers need older versions of some packages, so they have their own environment.
 league: setup .peers/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[benchmark]'
 	$(BIN)/python -m benchmarks.league --peers .peers/bin/python

@@ -109,5 +109,5 @@ def test_wrong_numbers_get_a_sentence():
         lm.steps.BulkPolyak(quantile=1.5)
     with pytest.raises(ValueError, match="threshold"):
         lm.steps.BulkPolyak(threshold=0.0)
-    with pytest.raises(ValueError, match="knows no target"):
+    with pytest.raises(ValueError, match="has no target"):
         lm.methods.lmm(lm.steps.Geometric(1.0, 0.9))

@@ -93,9 +93,9 @@ def test_other_runs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="has taken 16 steps already, and max_steps is 10"):
         lm.solve(problem(), method, START, **{**options, "max_steps": 10})
     (tmp_path / "solve.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="is not a file that lemmax has written"):
+    with pytest.raises(ValueError, match="is not a lemmax file"):
         lm.solve(problem(), method, START, **options)
-    with pytest.raises(ValueError, match="Inside jit or vmap there is no callback"):
+    with pytest.raises(ValueError, match="Inside jit or vmap there are no callbacks"):
         jax.jit(lambda x: lm.solve(problem(), method, x, checkpoint=tmp_path).x)(jnp.asarray(START))
 
 

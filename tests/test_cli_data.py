@@ -65,7 +65,7 @@ def test_only_what_was_missing_or_wrong_is_changed(tmp_path):
     path, out = tmp_path / "table.csv", tmp_path / "out"
     path.write_text("\n".join(",".join(row) for row in [names, *rows]))
     said = output_of(0, "pca", path, "--out", out)
-    assert "Columns 'date', 'note' hold text and are carried through." in said
+    assert "Columns 'date', 'note' contain text and are carried through." in said
     assert "'12a' in column 'b', line 35." in said
     after = lines_of(out / "cleaned.csv")
     assert {line[1] for line in after[1:]} == {"'=1+1; ok"}
@@ -224,11 +224,11 @@ def test_an_answer_that_the_data_do_not_support_is_written_with_exit_code_1(tmp_
     result = run("pca", path, "--out", out)
     assert result.exit_code == 1, result.output
     summary = json.loads((out / "summary.json").read_text())
-    assert f"The verdict is {summary['status']}: what was written is not" in result.output
+    assert f"The verdict is {summary['status']}: the results are unreliable" in result.output
     assert summary["status"] in ("NOT_IDENTIFIABLE", "NOT_CONVERGED")
     assert summary["status"] in (out / "report.html").read_text()
     assert (out / "cleaned.csv").exists()
-    assert "1 after one that they do not" in " ".join(run("--help").output.split())
+    assert "1 if they do not" in " ".join(run("--help").output.split())
 
 
 def test_rows_without_values_are_named_and_filled(tmp_path):
@@ -239,8 +239,8 @@ def test_rows_without_values_are_named_and_filled(tmp_path):
     path.write_text("\n".join(",".join(row) for row in [["day", *"abcdef"], *rows]))
     said = output_of(0, "pca", path, "--out", out)
     assert (
-        "There are no values in line 5 (d3) of table.csv: what is typical of the columns stands "
-        "there." in said
+        "There are no values in line 5 (d3) of table.csv; typical values of the columns are "
+        "filled in." in said
     )
     assert "doubtful rows line 5 (d3)" in said
     means = [float(line[1]) for line in lines_of(out / "columns.csv")[1:]]
@@ -298,8 +298,8 @@ def test_complete_predicts_by_name(tmp_path):
     assert abs(value - truth[3, 7]) < 0.3
     assert lower < value < upper
     assert float(column[3]) > 2 * error
-    assert "no entry of 'u99' is known; the effect of the column alone tells" in said
-    assert "2 values for a 'user' and 'item' that had one before" in said
+    assert "no entry of 'u99' is known; the column effect is predicted" in said
+    assert "2 values repeated for the same 'user' and 'item'" in said
     assert "FILE" not in said
     wrong = lines_of(out / "outliers.csv")
     assert wrong[0] == ["user", "item", "was", "should be", "error"]
@@ -308,7 +308,7 @@ def test_complete_predicts_by_name(tmp_path):
     asked.write_text("user,item\nu99,mX\n")
     columns = ("--columns", "user,item,rating")
     said = refusal_of("complete", ratings, *columns, "--predict", asked, "--out", out)
-    assert "asked.csv asks for no user or item that is known" in said
+    assert "asked.csv contains no known user or item" in said
     said = output_of(0, "complete", ratings, *columns, "--components", 2, "--out", out)
     assert "in a file with the columns user and item, and add --predict FILE" in said
     assert lines_of(out / "row_factors.csv")[0] == ["row", "effect", "factor 1", "factor 2"]
@@ -380,7 +380,7 @@ def test_nnls_names_its_coefficients_and_suggests_robust(tmp_path):
     assert [line.split(",")[0] for line in lines] == ["column", "iron", "zinc"]
     b[:3] += 50.0
     np.save(targets, b)
-    assert "--robust bears those" in output_of(0, *command)
+    assert "use --robust" in output_of(0, *command)
     assert "--robust" not in output_of(0, *command, "--robust")
 
 

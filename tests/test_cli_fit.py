@@ -115,7 +115,7 @@ def test_dates_decimal_commas_and_holes_of_a_sheet(tmp_path):
     model = ("--model", "'flow <l/s>' = a + b*day", "--start", "a=0,b=1")
     said = output_of(0, "fit", tmp_path / "flow.xlsx", *model, "--out", tmp_path / "out")
     assert "read as days since 2024-01-01" in said
-    assert "1 row has no value in a column of the model: left out." in said
+    assert "1 row has a missing value in a column of the model: left out." in said
     header, *rows = lines_of(tmp_path / "out" / "parameters.csv")
     assert [float(row[1]) for row in rows] == pytest.approx([100.5, 6.0], rel=1e-9)
     header, *rows = lines_of(tmp_path / "out" / "fitted.csv")
@@ -137,7 +137,7 @@ def test_several_columns_and_columns_without_names(tmp_path):
     model = ("--model", "k*c1*c2**p", "--start", "k=1,p=-1")
     said = output_of(0, "fit", tmp_path / "table.npy", *model, "--out", tmp_path / "out")
     assert "they are called c1 to c3" in said
-    assert "The model explains c3" in said
+    assert "The model is fitted to c3" in said
     assert "EXACT" in said
     values = [float(row[1]) for row in lines_of(tmp_path / "out" / "parameters.csv")[1:]]
     assert values == pytest.approx([2.0, -1.5], rel=1e-9)
@@ -162,7 +162,7 @@ def test_ctrl_c_writes_what_there_is(file, tmp_path, monkeypatch):
 
     monkeypatch.setattr(api.Search, "run", interrupted)
     said = output_of(130, "fit", file, *MODEL, *START, "--out", tmp_path / "out")
-    assert "Interrupted: what the fit had by then is written" in said
+    assert "Interrupted: the results so far are written" in said
     assert json.loads((tmp_path / "out" / "fit.json").read_text())["status"] == "INTERRUPTED"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -171,31 +171,34 @@ def test_ctrl_c_writes_what_there_is(file, tmp_path, monkeypatch):
     ("options", "part"),
     [
         ((*MODEL,), "--start a=1,b=1,c=1"),
-        ((*MODEL, "--start", "a=1,b=1"), "c of the model: neither a column"),
+        ((*MODEL, "--start", "a=1,b=1"), "c in the model: neither a column"),
         ((*MODEL, "--start", "a=1,b=1,c=0,d=2"), "--start names d"),
         ((*MODEL, "--start", "a=1,b=1,t=0"), "t is a column"),
         ((*MODEL, "--start", "a=1,b=x,c=0"), "--start b must be a number; got 'x'"),
-        ((*MODEL, "--start", "a=0,5,b=1,c=0"), "'5' is not of that kind"),
+        ((*MODEL, "--start", "a=0,5,b=1,c=0"), "'5' does not have this form"),
         ((*MODEL, "--start", "a=1,a=1"), "names a twice"),
-        ((*MODEL, *START, "--y", "t"), "The model explains y, and --y says t"),
+        ((*MODEL, *START, "--y", "t"), "The model is for y, but --y is t"),
         (("--model", "a*T", "--start", "a=1"), "Did you mean t?"),
-        (("--model", "z = a*t", "--start", "a=1"), "no column 'z', which the left"),
+        (("--model", "z = a*t", "--start", "a=1"), "no column 'z' (the left"),
         (("--model", "y = a*t + e", "--start", "a=1"), "exp(1)"),
         (("--model", "y = a*exp -t", "--start", "a=1"), "exp is a function"),
-        (("--model", "y = a*y", "--start", "a=1"), "cannot be made of it"),
-        (("--model", "y = a*label", "--start", "a=1"), "holds text where numbers are needed"),
+        (("--model", "y = a*y", "--start", "a=1"), "cannot appear in the formula"),
+        (("--model", "y = a*label", "--start", "a=1"), "contains text where numbers are needed"),
         (("--model", "y = t"), "has no parameters"),
-        (("--model", "a*t*y", "--start", "a=1"), "no column of numbers beside"),
+        (("--model", "a*t*y", "--start", "a=1"), "no column of numbers besides"),
         ((*MODEL, *START, "--bounds", "a=1"), "low:high"),
-        ((*MODEL, *START, "--bounds", "a=2:3"), "out of its bounds"),
+        ((*MODEL, *START, "--bounds", "a=2:3"), "outside of its bounds"),
         ((*MODEL, *START, "--bounds", "a=3:2"), "above the upper one"),
-        ((*MODEL, *START, "--bounds", "q=0:"), "--bounds names q, which is no parameter"),
+        ((*MODEL, *START, "--bounds", "q=0:"), "--bounds names q, which is not a parameter"),
         ((*MODEL, *START, "--fixed", "a,b,c"), "nothing to fit"),
         ((*MODEL, *START, "--fixed", "q"), "--fixed names q"),
-        ((*MODEL, *START, "--sigma", "w"), "no column 'w', which --sigma names"),
+        ((*MODEL, *START, "--sigma", "w"), "no column 'w' (--sigma)"),
         ((*MODEL, *START, "--sigma", "t"), "must be positive"),
         ((*MODEL, *START, "--level", 95), "as in 0.95"),
-        (("--model", "y = a*log(t)", "--start", "a=1"), "not finite in line 2 (r0): start"),
+        (
+            ("--model", "y = a*log(t)", "--start", "a=1"),
+            "not finite in line 2 (r0): use another start",
+        ),
         (("--model", "y = a/(t - t)", "--start", "a=1"), "line 4 (r2) and 37 more"),
     ],
 )

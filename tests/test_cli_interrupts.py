@@ -30,7 +30,7 @@ def test_ctrl_c_in_the_fit_writes_what_there_is(tensor_file, tmp_path, monkeypat
     interrupted_at(monkeypatch, 1)
     out = tmp_path / "out"
     said = output_of(130, "cp", tensor_file, "--rank", 3, "--out", out)
-    assert "Interrupted: what the fit had by then is written, and is not" in said
+    assert "Interrupted: the results so far are written, and are unreliable" in said
     assert json.loads((out / "summary.json").read_text())["status"] == "INTERRUPTED"
     assert "INTERRUPTED" in (out / "report.html").read_text()
     assert np.load(out / "cleaned.npy").shape == (7, 6, 5)
@@ -58,7 +58,7 @@ def test_ctrl_c_between_sweeps_writes_the_last(command, name, tmp_path, monkeypa
     monkeypatch.setattr("lemmax.estimators._factor.FactorEstimator._limits", interrupting)
     out = tmp_path / "out"
     said = output_of(130, command, tmp_path / "table.npy", "--out", out)
-    assert "Interrupted: what the fit had by then is written" in said
+    assert "Interrupted: the results so far are written" in said
     assert json.loads((out / "summary.json").read_text())["status"] == "INTERRUPTED"
     assert (out / name).exists()
 
@@ -104,5 +104,5 @@ def test_ctrl_c_that_the_fit_outlives_is_told(table_file, tmp_path, monkeypatch)
 
     monkeypatch.setattr(RobustPCA, "fit", undeterred)
     said = output_of(130, "pca", table_file[0], "--out", out)
-    assert "the fit came to its end all the same" in said
+    assert "but the fit was complete" in said
     assert json.loads((out / "summary.json").read_text())["status"] == "EXACT"

@@ -39,11 +39,11 @@ def test_the_page_has_the_numbers_of_the_verdict(written):
     assert sentence in said
     assert sentence in text
     assert f"{shares[0]:.1%}" in text
-    assert f"wrong: {summary['wrong']} of {summary['known']} cells" in text
+    assert f"outliers: {summary['wrong']} of {summary['known']} cells" in text
     assert f"90 % intervals cover {summary['coverage']:.0%} of the held-out cells" in text
     assert text.count("<img") == 3
     assert all(f"<h2>{title}</h2>" in text for title in ("Cells", "Predictions", "Components"))
-    assert re.search(r"300 right cells, each hidden and predicted", text)
+    assert re.search(r"300 inliers, each hidden and predicted", text)
 
 
 def test_links_lead_to_wrong_cells_and_back(written):
@@ -108,7 +108,7 @@ def test_predictions_and_components_are_drawn():
     assert len(figure.axes[0].lines[0].get_xdata()) == 300
     figure = lm.plots.predicted_against_observed([1.0, np.nan], [9.0, 1.0], [0.1, np.inf])
     assert figure.axes[0].get_title().startswith("0 % of 1 cells")
-    with pytest.raises(ValueError, match="as many"):
+    with pytest.raises(ValueError, match="same length"):
         lm.plots.predicted_against_observed([1.0], [1.0, 2.0], [1.0])
     figure = lm.plots.component_map([[0.0, 1.0]], [9.0], [0.0, 6.0])
     assert [text.get_text() for text in figure.axes[0].texts] == ["0.00", "0.50"]

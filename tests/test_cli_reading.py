@@ -140,8 +140,8 @@ def test_columns_of_text_and_without_values_are_carried_through(tmp_path):
     assert table.columns == ["a", "b"]
     assert table.labels == ["2020-01-01", "2020-01-02"]
     assert table.notes == (
-        "Columns 'day', 'note' hold text and are carried through.",
-        "Column 'empty' holds no values and is carried through.",
+        "Columns 'day', 'note' contain text and are carried through.",
+        "Column 'empty' contains no values and is carried through.",
     )
 
 
@@ -160,12 +160,12 @@ def test_names_may_be_numbers_that_count_up(tmp_path):
     path = tmp_path / "table.csv"
     table = read_table(written(path, "land,code,2019,2020,2021\na,x,1,2,3\nb,y,4,5,6\n"))
     assert table.columns == ["2019", "2020", "2021"]
-    assert "read as names, since it counts up (else --no-header)" in table.notes[0]
+    assert "read as a header, since it counts up (else --no-header)" in table.notes[0]
     assert read_table(path, header=False).values.shape == (3, 3)
     pd.DataFrame([[5.0, 6.0], [7.0, 8.0]]).to_csv(path)
     assert read_table(path).columns == ["0", "1"]
     assert read_table(written(path, "1,2,3\n4,5,6\n")).columns is None
-    assert "say --header or --no-header" in refusal_of("pca", written(path, "a,1,2,4\nb,5,6,7\n"))
+    assert "add --header or --no-header" in refusal_of("pca", written(path, "a,1,2,4\nb,5,6,7\n"))
 
 
 def test_only_and_drop_choose_columns(tmp_path):
@@ -268,7 +268,7 @@ def test_headers_that_promise_more_than_there_is(tmp_path, name, content, monkey
             archive.writestr("x.npy", content)
     else:
         path.write_bytes(content)
-    with pytest.raises(Refusal, match="is not a file"):
+    with pytest.raises(Refusal, match=r"is not a (numeric )?file"):
         read_table(path)
 
 

@@ -12,24 +12,24 @@ from tests.commands import refusal_of, run
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("table.xyz", b"1,2", "is of an unknown format"),
+        ("table.xyz", b"1,2", "has an unknown format"),
         ("table.csv", b"", "is empty"),
         ("table.csv", b"\n\n", "is empty"),
-        ("table.csv", b"a,b\n", "has a line of names, but no data"),
+        ("table.csv", b"a,b\n", "has a header, but no data"),
         ("table.csv", b"1,2\n3\n4,5\n6,7,8\n", "the first has 2, line 2 has 1, line 4 has 3."),
         ("table.csv", b'a,"b\n1,2\n', "cannot be read as a table"),
-        ("table.csv", b"\xff\xfe\x00", "is not a text in UTF-8"),
-        ("table.npy", b"nonsense", "is not a file of numbers"),
+        ("table.csv", b"\xff\xfe\x00", "is not a UTF-8 text"),
+        ("table.npy", b"nonsense", "is not a numeric file"),
         ("table.mtx", b"nonsense", "is not a file in the Matrix Market format"),
         ("table.parquet", b"nonsense", "arquet"),
         ("table.xlsx", b"nonsense", "cannot be read as an Excel file"),
-        ("table.csv", b"a,1,2\n0,5,6\n1,7,8\n", "say --header or --no-header"),
-        ("table.csv", b"1,2,three\n4,5,6\n", "say --header or --no-header"),
-        ("table.npz", b"nonsense", "is not a file of numbers"),
+        ("table.csv", b"a,1,2\n0,5,6\n1,7,8\n", "add --header or --no-header"),
+        ("table.csv", b"1,2,three\n4,5,6\n", "add --header or --no-header"),
+        ("table.npz", b"nonsense", "is not a numeric file"),
         ("table.csv", b"a,b\n1,2\n", "has 1 row of numbers; at least 2 are needed"),
         ("table.csv", b"a,B\n1,\n2,\n", "has 1 column of numbers; at least 2 are needed"),
-        ("table.csv", b"a,b\n,\n,\n", "holds no values: every entry is missing"),
-        ("table.csv", b"a,b\n-,NA\n-,?\n", "holds no values: every entry is missing"),
+        ("table.csv", b"a,b\n,\n,\n", "contains no values: every entry is missing"),
+        ("table.csv", b"a,b\n-,NA\n-,?\n", "contains no values: every entry is missing"),
         ("table.csv", b"a,b\nx,y\nz,w\n", "no column of numbers: 'x' in column 'a', line 2;"),
         ("table.csv", b"u,i,r\nx,p,3\nx,q,6\n", "lemmax complete table.csv --columns u,i,r."),
         ("table.csv", b"u,i,r\nx,p,*\ny,q,+\n", "lemmax complete table.csv --columns u,i,r."),
@@ -88,20 +88,20 @@ def test_arrays_that_do_not_suit_a_command_are_one_sentence(tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "names.csv").write_text("a,b\nx,1\n2,y\n")
     np.savez(tmp_path / "two.npz", a=np.ones((5, 4)), b=np.ones(5))
-    assert "holds a matrix: use lemmax pca" in refusal_of("cp", matrix)
+    assert "contains a matrix: use lemmax pca" in refusal_of("cp", matrix)
     assert "is a table: use lemmax pca" in refusal_of("cp", tmp_path / "table.csv")
-    assert "a tensor is for lemmax cp" in refusal_of("pca", tensor)
+    assert "use lemmax cp for a tensor" in refusal_of("pca", tensor)
     assert "at index [2, 1] counted" in refusal_of("pca", saved("infinite.npy", infinite))
     assert "matrix.npy has 5 rows" in refusal_of("nnls", matrix, saved("short.npy", np.ones(4)))
     said = refusal_of("nnls", matrix, saved("holes.npy", holes))
-    assert "no value in column 1, row 4; column 1, row 5; holes" in said
+    assert "no value in column 1, row 4; column 1, row 5; missing values" in said
     # What there is no option for is not advised.
-    assert "save the one that is meant" in refusal_of("nnls", tmp_path / "two.npz", matrix)
+    assert "save the right one" in refusal_of("nnls", tmp_path / "two.npz", matrix)
     said = refusal_of("nnls", matrix, tmp_path / "names.csv")
     assert "'x' in column 'a', line 2; 'y' in column 'b', line 3." in said
     assert "--" not in said
-    assert "--array names an array" in refusal_of("pca", tmp_path / "table.csv", "--array", "a")
-    assert "--labels names a column" in refusal_of("pca", matrix, "--labels", "a")
+    assert "--array selects an array" in refusal_of("pca", tmp_path / "table.csv", "--array", "a")
+    assert "--labels needs a table with column names" in refusal_of("pca", matrix, "--labels", "a")
     assert "needs --no-centre" in refusal_of("pca", matrix, "--nonnegative")
     assert "--predict needs --columns" in refusal_of("complete", matrix, "--predict", matrix)
 
@@ -118,6 +118,6 @@ def test_a_rank_that_no_array_has_is_lowered_with_a_note(tmp_path, capsys):
     assert possible_rank(outcome, 12, (5, 4, 3)) == 12
     assert capsys.readouterr().out == ""
     assert possible_rank(outcome, 500, (5, 4, 3)) == 12
-    assert "--rank 500 is taken for 12" in capsys.readouterr().out
+    assert "--rank 500 is reduced to 12" in capsys.readouterr().out
     assert possible_rank(outcome, 99, (60, 5), "--components") == 5
-    assert "--components 99 is taken for 5" in capsys.readouterr().out
+    assert "--components 99 is reduced to 5" in capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_comparison_counts_steps_passes_and_refusals():
     assert rows["AGN"]["passes_to_accuracy"] == 4 * reached + 2
     assert not comparison.interrupted
     assert comparison.problem == "LowRank, dims (8, 7), rank 3, SquaredL2"
-    with pytest.raises(KeyError, match="No metric called 'nope' in the trace; there are"):
+    with pytest.raises(KeyError, match="The trace has no metric 'nope'; there are"):
         comparison.table(metric="nope")
 
 

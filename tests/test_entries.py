@@ -203,8 +203,8 @@ def test_completion_from_few_entries():
         (([0], [1]), (3, 0), ValueError, "dimension 1 must be a whole number"),
         (([0], [1]), (3, 2.5), ValueError, "dimension 1 must be a whole number"),
         (([0], [1], [1]), (3, 3), ValueError, "each of 2 modes; got 3"),
-        (([0, 1], [1]), (3, 3), ValueError, "of one length"),
-        (([[0]], [[1]]), (3, 3), ValueError, "of one length"),
+        (([0, 1], [1]), (3, 3), ValueError, "of equal length"),
+        (([[0]], [[1]]), (3, 3), ValueError, "of equal length"),
         ((np.arange(0), np.arange(0)), (3, 3), ValueError, "at least one observed entry"),
         (([0.0], [1]), (3, 3), TypeError, "mode 0 are float64"),
         (([0], [True]), (3, 3), TypeError, "mode 1 are bool"),
@@ -219,7 +219,7 @@ def test_what_cannot_be_right_gets_a_sentence(indices, shape, error, message):
 
 
 def test_a_mask_that_cannot_be_right_gets_a_sentence():
-    with pytest.raises(TypeError, match="True and False"):
+    with pytest.raises(TypeError, match="must be boolean"):
         Entries.from_mask(np.ones((2, 2)))
     with pytest.raises(ValueError, match="at least one observed entry"):
         Entries.from_mask(np.zeros((2, 2), bool))

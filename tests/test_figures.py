@@ -78,7 +78,7 @@ def test_what_does_not_fit_into_memory_gets_a_sentence(tmp_path, monkeypatch):
     answer = CliRunner().invoke(app, ["reproduce", "fig8", "--out", str(tmp_path)])
     assert answer.exit_code == 1
     said = " ".join(answer.output.split())
-    assert "fig8 does not fit into memory: Measurements of shape (7500, 125000)" in said
+    assert "fig8 does not fit in memory: Measurements of shape (7500, 125000)" in said
     assert "lemmax reproduce fig8 --quick" in said
 
 

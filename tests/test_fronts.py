@@ -37,7 +37,7 @@ def test_each_example_of_the_readme_runs_alone(tmp_path):
     table, model, problem = pasted(
         f"for code in {blocks!r}:\n    exec(code, {{}})\n    print('----')", tmp_path
     ).split("----\n")[:3]
-    assert "holes           20" in table
+    assert "missing         20" in table
     assert re.search(r"7 +mean area +5779", table)
     assert "height  1.9979 ± 0.0065" in model
     assert "outliers  10 of 50" in model
@@ -180,16 +180,16 @@ def test_compare_draws_and_tells(tmp_path):
     done = invoke("compare", "--methods", "lmm,prec-gd,prox-linear", *options)
     assert done.exit_code == 0, done.output
     assert "prox-linear" in done.output
-    assert "prec-gd was left out. PrecGD is for smooth losses" in " ".join(done.output.split())
+    assert "prec-gd was left out. PrecGD needs a smooth loss" in " ".join(done.output.split())
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["compare", "--methods", "lmm,magic"], "No method called magic"),
+        (["compare", "--methods", "lmm,magic"], "Unknown method magic"),
         (["compare", "--rank", "2", "--true-rank", "3"], "must be at most the fitted rank"),
-        (["reproduce", "figure0"], "Nothing called figure0"),
+        (["reproduce", "figure0"], "Unknown: figure0"),
     ],
 )
 def test_bad_choices_get_a_sentence_and_exit_code_2(arguments, sentence):

@@ -36,12 +36,12 @@ def solve(x0, **options):
 BAD = {
     "data shape": (lambda: psd_problem(data=ONES(6)), r"observations of shape \(7,\).*\(6,\)"),
     "data rank": (lambda: psd_problem(data=ONES((7, 1))), r"shape \(7, 1\)"),
-    "data NaN": (lambda: psd_problem(data=with_nan(ONES(7))), r"1 entries that are NaN"),
-    "data infinite": (lambda: psd_problem(data=ONES(7) * np.inf), r"7 entries that are NaN or inf"),
+    "data NaN": (lambda: psd_problem(data=with_nan(ONES(7))), r"1 entries are NaN"),
+    "data infinite": (lambda: psd_problem(data=ONES(7) * np.inf), r"7 entries are NaN or inf"),
     "data empty": (lambda: psd_problem(data=ONES(0)), r"The data are empty"),
     "operator and map": (
         lambda: psd_problem(map=lm.maps.PSD(5, 2)),
-        r"map makes points of shape \(5, 5\).*Dense measures points of shape \(4, 4\)",
+        r"map returns points of shape \(5, 5\).*Dense measures points of shape \(4, 4\)",
     ),
     "identity data": (
         lambda: lm.Composite(lm.losses.L2(), lm.maps.PSD(4, 2), data=ONES((4, 3))),
@@ -49,9 +49,9 @@ BAD = {
     ),
     "weights shape": (
         lambda: psd_problem(loss=lm.losses.L1(weights=ONES(3))),
-        r"weights of shape \(3,\).*do not fit.*\(7,\)",
+        r"weights of shape \(3,\).*do not match.*\(7,\)",
     ),
-    "weights negative": (lambda: lm.losses.L1(weights=-ONES(3)), r"not negative"),
+    "weights negative": (lambda: lm.losses.L1(weights=-ONES(3)), r"nonnegative"),
     "operator empty": (lambda: lm.operators.Dense(ONES((0, 4, 4))), r"non-empty array"),
     "operator vector": (lambda: lm.operators.Dense(ONES(4)), r"shape \(m, \.\.\.\)"),
     "operator not square": (
@@ -64,20 +64,23 @@ BAD = {
     ),
     "rank 0": (lambda: lm.maps.PSD(4, 0), r"rank must be a whole number of at least 1; got 0"),
     "dimension -1": (lambda: lm.maps.Square(-1), r"dim must be a whole number"),
-    "matrix as tensor": (lambda: lm.maps.CP((4, 4), 2), r"order 3 or more.*Use LowRank"),
-    "order 2": (lambda: lm.maps.SymmetricCP(4, 2, order=2), r"order 3 or more.*Use PSD"),
+    "matrix as tensor": (lambda: lm.maps.CP((4, 4), 2), r"three or more modes.*Use LowRank"),
+    "order 2": (lambda: lm.maps.SymmetricCP(4, 2, order=2), r"order of 3 or more.*Use PSD"),
     "LowRank shape": (lambda: lm.maps.LowRank((4, 4, 4), 2), r"two entries"),
     "Huber threshold": (lambda: lm.losses.Huber(0.0), r"threshold must be above 0; got 0.0"),
     "quantile level": (lambda: lm.losses.Quantile(1.0), r"level must be below 1"),
     "x0 shape": (lambda: solve(ONES((4, 3))), r"PSD takes parameters of shape \(4, 2\).*\(4, 3\)"),
     "x0 structure": (lambda: solve((ONES((4, 2)),)), r"PSD takes parameters"),
-    "x0 NaN": (lambda: solve(with_nan(ONES((4, 2)))), r"parameters x0 hold 1 entries that are NaN"),
+    "x0 NaN": (
+        lambda: solve(with_nan(ONES((4, 2)))),
+        r"parameters x0 must be finite; 1 entries are NaN",
+    ),
     "max_steps": (lambda: solve(ONES((4, 2)), max_steps=-1), r"max_steps must be a whole number"),
     "tol": (lambda: solve(ONES((4, 2)), tol=-1.0), r"tol must be at least 0; got -1.0"),
     "every": (lambda: solve(ONES((4, 2)), every=0), r"every must be a whole number"),
     "damping without target": (
         lambda: lm.methods.lmm(lm.steps.Geometric(1e-2, 0.9)),
-        r"damping.SuitedToLoss follows the gap.*steps.Geometric knows no target",
+        r"damping.SuitedToLoss needs the gap.*steps.Geometric has no target",
     ),
     "function's output": (
         lambda: lm.solve(
@@ -89,7 +92,7 @@ BAD = {
     ),
     "operator NaN": (
         lambda: lm.operators.Dense(with_nan(ONES((7, 4, 4)))),
-        r"The measurement arrays hold 1 entries that are NaN",
+        r"The measurement arrays must be finite; 1 entries are NaN",
     ),
     "symmetric operator on other maps": (
         lambda: lm.Composite(
@@ -98,7 +101,7 @@ BAD = {
             ONES(7),
             lm.operators.SymmetricDense(ONES((7, 4, 4))),
         ),
-        r"SymmetricDense measures symmetric points alone.*Use Dense",
+        r"SymmetricDense only measures symmetric points.*Use Dense",
     ),
     "symmetric operator on a function": (
         lambda: lm.solve(
@@ -111,7 +114,7 @@ BAD = {
             lm.methods.lmm(),
             np.arange(16.0).reshape(4, 4),
         ),
-        r"SymmetricDense measures symmetric points alone",
+        r"SymmetricDense only measures symmetric points",
     ),
     "decay": (lambda: lm.steps.Geometric(1.0, 1.5), r"decay must be above 0 and at most 1"),
     "initial": (lambda: lm.damping.Geometric(-1.0, 0.5), r"initial must be at least 0"),
@@ -178,7 +181,7 @@ def test_wrong_kinds_of_things():
     lines = done.stdout.strip().splitlines()
     assert len(lines) == 9
     assert "the class L1: did you mean L1()?" in lines[0]
-    assert lines[1].startswith("map must be one of lemmax's")
+    assert lines[1].startswith("map must be a lemmax")
     assert "method such as lm.methods.lmm(); got the function lmm: did you" in lines[2]
     assert "first argument of solve must be a Composite" in lines[3]
     assert "lm.maps.FromFunction(function)" in lines[4]

@@ -229,7 +229,7 @@ def test_arguments_that_cannot_be_get_a_sentence(name, wrong, sentence):
 
 def test_an_operator_that_does_not_fit_gets_a_sentence():
     borrowed = instance_of("psd-sensing").problem.operator
-    with pytest.raises(ValueError, match=r"from points of shape \(5, 5\); 60 from \(4, 4\)"):
+    with pytest.raises(ValueError, match=r"points of shape \(5, 5\); 60 observations of \(4, 4\)"):
         SENSING["psd"](0, dim=4, operator=borrowed)
-    with pytest.raises(ValueError, match="59 from"):
+    with pytest.raises(ValueError, match="59 observations"):
         SENSING["psd"](0, measurements=59, operator=borrowed)

@@ -262,7 +262,7 @@ class ReportsFailure(Square):
         (WrongDirection, "direction at"),
         (WrongDamping, "precondition at"),
         (WrongRange, "range"),
-        (DividesByZero, "of zero"),
+        (DividesByZero, "turns zero into"),
         (ReportsFailure, "failure"),
     ],
 )

@@ -195,12 +195,12 @@ def test_wrong_input_gets_a_sentence():
     instance, other = sensing(), sensing(dim=9)
     lmm = lm.methods.lmm()
     assert lm.solve_many([]) == []
-    with pytest.raises(ValueError, match="Run 1 differs from run 0 in the kind or shape"):
+    with pytest.raises(ValueError, match="Run 1 differs from run 0 in the type or shape"):
         lm.solve_many([run_of(instance, lmm), run_of(other, lmm)])
     with pytest.raises(ValueError, match="Run 1 differs"):
         lm.solve_many([run_of(instance, lmm), lm.Run(instance.problem, lmm, instance.x0)])
     runs = [run_of(instance, lmm), run_of(instance, lmm)]
-    with pytest.raises(ValueError, match="must return None or 2 truth values"):
+    with pytest.raises(ValueError, match="must return None or 2 booleans"):
         lm.solve_many(runs, max_steps=2, callback=lambda snapshot: [True])
     with pytest.raises(ValueError, match="outside of jit"):
         jax.jit(lambda x: lm.solve_many([lm.Run(instance.problem, lmm, x)])[0].value)(instance.x0)

@@ -70,7 +70,7 @@ def test_a_table_with_names_is_asked_by_them():
     known = frame.mask(rng.random(truth.shape) < 0.2)
     model = MatrixCompletion().fit(known)
     asked = [("r7", "c"), ("r30", "j"), ("nobody", "c"), ("r7", "z")]
-    sentence = "'nobody' is known; the mean of the column .* 'z' is known; without effects"
+    sentence = "'nobody' is known; the column mean .* 'z' is known; without effects"
     with pytest.warns(UserWarning, match=sentence) as told:
         values, errors = model.predict(asked, return_std=True)
     assert len(told) == 1
@@ -108,7 +108,7 @@ def test_unseen_names_have_effects_and_larger_errors():
     _, rows, columns, stars = ratings(1)
     model = MatrixCompletion().fit((rows, columns, stars))
     places = [[3, 7], [999, 7], [3, 999], [999, 999]]
-    with pytest.warns(UserWarning, match="column alone .* row alone .* level of all entries"):
+    with pytest.warns(UserWarning, match="column effect .* row effect .* overall level"):
         values, errors = model.predict(places, return_std=True)
     assert np.all(np.isfinite(values))
     assert errors[0] < min(errors[1:])
@@ -229,7 +229,7 @@ def test_arrays_are_tables_unless_they_are_said_to_be_lists():
     for given in (array, array.tolist()):
         model = MatrixCompletion(columns=(1, 2, 0)).fit(given)
         np.testing.assert_array_equal(model.complete(), plain.complete())
-        with pytest.raises(ValueError, match=r"text, 'u0' at \[0, 1\].* list of entries, say"):
+        with pytest.raises(ValueError, match=r"text, 'u0' at \[0, 1\].* list of entries, name"):
             MatrixCompletion().fit(given)
     with pytest.raises(ValueError, match="The array has no column 3; it has: 0, 1, 2"):
         MatrixCompletion(columns=(1, 2, 3)).fit(array)
@@ -264,13 +264,15 @@ def test_short_lists_are_lists_and_tables_are_tables():
     assert model.n_features_in_ == 3
 
 
-@pytest.mark.filterwarnings("ignore:Columns set aside")
+@pytest.mark.filterwarnings("ignore:Columns left out")
 def test_frames_that_are_no_table_are_told_how_to_be_a_list():
     users, films, stars = named_ratings()
     frame = pd.DataFrame({"who": users, "what": films, "how much": stars, "when": 1.0})
-    with pytest.raises(ValueError, match=r"but 'who', 'what' hold none.*columns=\('user', 'item'"):
+    with pytest.raises(
+        ValueError, match=r"but 'who', 'what' contain none.*columns=\('user', 'item'"
+    ):
         MatrixCompletion().fit(frame)
-    with pytest.raises(ValueError, match="columns names three columns"):
+    with pytest.raises(ValueError, match="columns must name three columns"):
         MatrixCompletion(columns="who").fit(frame)
     with pytest.raises(ValueError, match="has no column 'nobody'; it has: 'who', 'what'"):
         MatrixCompletion(columns=("nobody", "what", "when")).fit(frame)
@@ -285,7 +287,7 @@ def test_values_of_a_list_that_are_no_numbers_are_left_out():
     users, films, stars = named_ratings()
     frame = pd.DataFrame({"user": users, "item": films, "rating": stars.astype(str)})
     frame.loc[5, "rating"] = "great"
-    with pytest.warns(UserWarning, match="left out: 'great' in column 'rating', row 5"):
+    with pytest.warns(UserWarning, match="not numbers: 'great' in column 'rating', row 5"):
         model = MatrixCompletion().fit(frame)
     kept = np.arange(len(stars)) != 5
     plain = MatrixCompletion().fit((users[kept], films[kept], stars[kept]))
@@ -297,7 +299,7 @@ def test_a_table_with_a_column_of_names_is_completed_beside_them():
     truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 8))
     frame = pd.DataFrame(truth, columns=list("abcdefgh")).mask(rng.random(truth.shape) < 0.2)
     frame.insert(0, "town", [f"t{k}" for k in range(40)])
-    with pytest.warns(UserWarning, match="do not hold numbers: town"):
+    with pytest.warns(UserWarning, match="are not numeric: town"):
         model = MatrixCompletion().fit(frame)
     np.testing.assert_allclose(model.transform(frame), truth, atol=1e-8)
 
@@ -305,12 +307,12 @@ def test_a_table_with_a_column_of_names_is_completed_beside_them():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (([0, 1], [0, 1]), "three arrays of one length"),
+        (([0, 1], [0, 1]), "three arrays of equal length"),
         (([0, 1], [0, 1], ["a", "b"]), "must be numbers"),
         (([0, 1], [0, 1], [1.0, np.inf]), "There is infinity at .1., counted from 0"),
         (([0.0, np.nan], [0, 1], [1.0, 2.0]), "have no name"),
         ((np.array(["a", None], object), [0, 1], [1.0, 2.0]), "have no name .* in entry 1"),
-        (([0, 1], [0, 1], [np.nan, np.nan]), "nothing but missing"),
+        (([0, 1], [0, 1], [np.nan, np.nan]), "All entries are missing"),
     ],
 )
 def test_bad_lists_get_a_sentence(given, sentence):

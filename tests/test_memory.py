@@ -88,7 +88,7 @@ def test_what_does_not_fit_now_is_refused_with_what_would(monkeypatch):
     room = 3 * GIB - _memory._RESERVE
     sentence = (
         f"The measurement array of shape (7500, 50, 50, 50) needs 7,500,000,000 bytes (7.0 GiB), "
-        f"but there is room for {room:,} (2.8 GiB) now. "
+        f"but only {room:,} (2.8 GiB) are free. "
         f"{room // 10**6:,} measurements would fit; float32 doubles that."
     )
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_generated_gets_a_sentence():
         (0, (3,), np.float64, "measurements must be a whole number"),
         (2, (3, 0), np.float64, "dimension 1 must be a whole number"),
         (2, (3,), np.float16, "dtype must be float32 or float64"),
-        (2, (3,), np.float64, "hold 6 entries that are NaN"),
+        (2, (3,), np.float64, "6 entries are NaN"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             lm.operators.Dense.generate(measurements, shape, fill, dtype)
@@ -280,7 +280,7 @@ def all_refused(*command):
     said = dict(line.split(" | ") for line in done.stdout.splitlines())
     assert len(said) == 7, done.stdout
     for sentence in said.values():
-        assert re.search(r" needs [\d,]+ bytes \(\d+\.\d GiB\), but there is room for ", sentence)
+        assert re.search(r" needs [\d,]+ bytes \(\d+\.\d GiB\), but only ", sentence)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced elsewhere")

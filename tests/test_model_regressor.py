@@ -151,7 +151,7 @@ def test_sentences(data, fitted):
         ModelRegressor().fit(t, y)
     with pytest.raises(ValueError, match="'robust' or 'squared'"):
         ModelRegressor(decay, START, loss="huber").fit(t, y)
-    with pytest.raises(ValueError, match="one axis"):
+    with pytest.raises(ValueError, match="one-dimensional"):
         fitted.predict(t[:, None])
     with pytest.raises(ValueError, match="Negative values"):
         ModelRegressor(decay, START).fit(t, y, sample_weight=-np.ones(60))

@@ -58,5 +58,5 @@ def test_pictures_come_from_figures_and_from_files(tmp_path):
 
 def test_badges_say_it_in_words_and_know_their_tones():
     assert "corrected" in page.badge("corrected", "caution")
-    with pytest.raises(ValueError, match="No tone called 'pink'"):
+    with pytest.raises(ValueError, match="There is no tone 'pink'"):
         page.badge("x", "pink")

@@ -66,9 +66,9 @@ def test_one_run_can_be_given_a_title():
 
 
 def test_nothing_to_draw_is_said():
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="nothing to plot"):
         lm.plots.compare(comparison())
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="nothing to plot"):
         lm.plots.convergence({})
 
 
@@ -170,7 +170,7 @@ def test_a_doubtful_recovery_is_drawn_legibly():
         seconds=0.1,
     )
     figure = lm.plots.recovery(found)
-    assert figure.get_suptitle() == "Did not converge to an answer that the data support"
+    assert figure.get_suptitle() == "No answer that the data support was found"
     terms, residuals = figure.axes
     assert shown_names(terms.xaxis) == ["1"]
     # Nobody knows what is wrong.
@@ -205,7 +205,7 @@ def test_a_fit_is_drawn_between_its_data_and_far_ones_at_the_edge():
     np.testing.assert_allclose(values, fitted.x[0] * np.exp(-fitted.x[1] * times), rtol=1e-9)
     low, high = above.get_ylim()
     assert -10 < low < 0 < high < 10
-    assert "wrong, further off (2)" in [line.get_label() for line in above.lines]
+    assert "outliers, farther away (2)" in [line.get_label() for line in above.lines]
 
     def made_for_twelve(x, t):
         return x[0] * jnp.exp(-x[1] * t[:12]) * jnp.ones(12)

@@ -172,11 +172,11 @@ def test_jax_arrays_give_jax_arrays():
 @pytest.mark.parametrize(
     ("design", "targets", "loss", "sentence"),
     [
-        (np.ones(3), np.ones(3), None, "must be a matrix"),
-        (np.ones((3, 2)), np.ones(4), None, "needs targets of 3 entries"),
-        (np.full((3, 2), np.nan), np.ones(3), None, "The design hold 6 entries that are NaN"),
-        (np.ones((3, 2)), np.full(3, np.inf), None, "The targets hold 3 entries"),
-        (np.ones((3, 2)), np.ones(3), lm.losses.L1(weights=np.ones(5)), "do not fit targets"),
+        (np.ones(3), np.ones(3), None, "must be a nonempty matrix"),
+        (np.ones((3, 2)), np.ones(4), None, "needs targets with 3 entries"),
+        (np.full((3, 2), np.nan), np.ones(3), None, "The design must be finite; 6 entries are NaN"),
+        (np.ones((3, 2)), np.full(3, np.inf), None, "The targets must be finite; 3 entries"),
+        (np.ones((3, 2)), np.ones(3), lm.losses.L1(weights=np.ones(5)), "do not match targets"),
     ],
 )
 def test_bad_input_gets_a_sentence(design, targets, loss, sentence):

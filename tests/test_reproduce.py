@@ -171,7 +171,7 @@ def test_a_run_that_is_interrupted_raises():
 
 
 def test_bad_experiments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="names a file"):
+    with pytest.raises(ValueError, match="is a file name"):
         Job("../up", lambda watch: Outcome(Table({})))
     with pytest.raises(ValueError, match="same key"):
         perform(toy(falling, keys=("one", "one")), tmp_path)
@@ -231,7 +231,7 @@ def test_the_list_names_every_experiment_and_its_time():
 def test_an_unknown_name_gets_a_sentence_and_exit_code_2(tmp_path):
     done = invoke("reproduce", "fig1", "fig0", "--out", tmp_path / "new")
     assert done.exit_code == 2
-    assert "Nothing called fig0. There is: fig1" in done.output
+    assert "Unknown: fig0. There is: fig1" in done.output
     assert not (tmp_path / "new").exists()
 
 

@@ -270,13 +270,13 @@ PROBLEMS = {
     "Function": lambda loss: lm.Composite(loss, lm.maps.FromFunction(jnp.sin), np.ones(2)),
 }
 SCOPES = {
-    ("prec_gd", "PSD", SHARP): "PrecGD is for smooth losses such as SquaredL2, but this problem's "
+    ("prec_gd", "PSD", SHARP): "PrecGD needs a smooth loss such as SquaredL2, but this problem's "
     "loss is L1. Use scaled_subgradient or lmm.",
     ("prec_gd_asymmetric", "LowRank", SHARP): "scaled_subgradient, opsa or lmm.",
     ("scaled_gd_damped", "PSD", SHARP): "Use scaled_subgradient or lmm.",
     ("scaled_gd", "Function", SMOOTH): "this problem's map is FromFunction. Use lmm.",
     ("apgd", "PSD", SMOOTH): "scaled_gd, scaled_gd_damped, prec_gd, scaled_subgradient or lmm.",
-    ("super_polyak", "Function", SMOOTH): "SuperPolyak is for sharp losses such as L1",
+    ("super_polyak", "Function", SMOOTH): "SuperPolyak needs a sharp loss such as L1",
 }
 
 
@@ -292,11 +292,11 @@ def test_outside_its_scope_a_method_says_what_would_work(name, kind, loss):
 
 def test_wrappers_are_refused_under_their_own_name():
     problem = PROBLEMS["PSD"](SHARP)
-    with pytest.raises(ValueError, match=r"rebalanced\(OPSA\) is for maps of type LowRank"):
+    with pytest.raises(ValueError, match=r"rebalanced\(OPSA\) needs a map of type LowRank"):
         METHODS.rebalanced(METHODS.opsa()).scope.check(problem)
-    with pytest.raises(ValueError, match=r"restarted\(OPSA\) is for maps of type LowRank"):
+    with pytest.raises(ValueError, match=r"restarted\(OPSA\) needs a map of type LowRank"):
         METHODS.restarted(METHODS.opsa()).scope.check(problem)
-    with pytest.raises(ValueError, match="work on LowRank; PrecGD does not"):
+    with pytest.raises(ValueError, match="works on LowRank; PrecGD does not"):
         METHODS.rebalanced(METHODS.prec_gd())
 
 

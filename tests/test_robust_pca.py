@@ -374,7 +374,7 @@ def test_nonnegative_components_in_spite_of_noise():
 def test_signs_that_no_nonnegative_terms_have_are_refused():
     rng = np.random.default_rng(1)
     table = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 15))
-    with pytest.warns(ConvergenceWarning, match="farther from those without signs"):
+    with pytest.warns(ConvergenceWarning, match="differ from the unconstrained ones"):
         model = RobustPCA(2, nonnegative=True, centre=False).fit(table)
     assert model.status_ == "NOT_CONVERGED"
 
@@ -393,7 +393,7 @@ def test_the_summary_says_why_its_two_measures_differ():
     # Mostly zeros: the median is right at most cells.
     table = there[:, None] * (rng.uniform(5, 9, 6) + rng.standard_normal((300, 6)))
     report = RobustPCA().fit(table).report_
-    told = "medians are right for most cells, and far off for the others"
+    told = "medians are accurate for most cells, and far off for the others"
     assert report.explained > 0.5
     assert report.error > report.median_error
     assert told in report.sentence()

@@ -86,32 +86,32 @@ FORGERIES = {
     "has no '_model'": lambda m, c, a: part(c, "fitted")["dict"].append(["_model", 1]),
     "has no 'recovery_'": lambda m, c, a: part(c, "fitted")["dict"].append(["recovery_", 1]),
     "has no 'run'": lambda m, c, a: part(c, "params")["dict"].append(["run", 1]),
-    "mean_ of a RobustPCA is of another type": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "mean_ of a RobustPCA has another type": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["mean_", "none"]
     ),
     "the array 'absent' is missing": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["mean_", {"array": "absent"}]
     ),
-    "a value of the kind 'eval' is not known": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "the type 'eval' is unknown": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["mean_", {"eval": "1"}]
     ),
-    "'system' is none of the classes": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "'system' is not one of the allowed classes": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["report_", {"object": "system", "of": "ls"}]
     ),
-    "a TableReport has other parts": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "a TableReport has other fields": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["report_", {"object": "TableReport", "of": {"dict": [["x", 1]]}}]
     ),
-    "state of a RobustPCA is of another type": nested,
-    "attributes do not belong together": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "state of a RobustPCA has another type": nested,
+    "attributes are inconsistent": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["factor_model_", {"dict": []}]
     ),
-    "a shape is not made of sizes": lambda m, c, a: part(c, "fitted")["dict"].append(
+    "a shape does not consist of sizes": lambda m, c, a: part(c, "fitted")["dict"].append(
         ["outliers_", {"sparse": "csr", "shape": [-1, 2], "places": [], "values": ""}]
     ),
-    "holds a NonnegativeRegression, not a RobustPCA": lambda m, c, a: m.update(
+    "contains a NonnegativeRegression, not a RobustPCA": lambda m, c, a: m.update(
         what="NonnegativeRegression"
     ),
-    "holds a Popen, not a RobustPCA": lambda m, c, a: m.update(what="Popen"),
+    "contains a Popen, not a RobustPCA": lambda m, c, a: m.update(what="Popen"),
     "not written by this version": lambda m, c, a: m.update(format="lemmax 9"),
 }
 
@@ -132,7 +132,7 @@ def test_huge_shapes_are_refused_before_they_are_allocated(path):
 
 def test_changed_numbers_are_noticed(path):
     forge(path, lambda m, c, a: part(c, "fitted")["dict"].pop(), honest=False)
-    with pytest.raises(Unreadable, match="damaged or changed after it was written"):
+    with pytest.raises(Unreadable, match="damaged or modified after it was written"):
         RobustPCA.load(path)
 
 
@@ -172,7 +172,7 @@ def test_arrays_keep_the_order_of_their_axes(tmp_path):
     assert again.strides == array.strides
     for axes in ([0, 1], [0, 0, 1], ["a", 0, 1], [True, False, 2], None):
         forge(tmp_path / "a", lambda metadata, content, arrays, k=axes: content.update(axes=k))
-        with pytest.raises(Unreadable, match="does not hold what a array is made of"):
+        with pytest.raises(Unreadable, match="is not a valid array"):
             read(tmp_path / "a", "array", Kinds())
 
 
@@ -218,7 +218,7 @@ def test_results(tmp_path, dtype):
     again = lm.load(tmp_path / "r.safetensors")
     same(result, again)
     assert str(again) == str(result)
-    with pytest.raises(Unreadable, match="holds a Result, not a RobustPCA"):
+    with pytest.raises(Unreadable, match="contains a Result, not a RobustPCA"):
         RobustPCA.load(tmp_path / "r.safetensors")
 
 

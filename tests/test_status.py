@@ -118,7 +118,7 @@ def test_every_status_has_a_text(status):
 
 
 def test_throw_raises_with_the_text():
-    with pytest.raises(lm.SolveError, match=r"STEP_LIMIT: max_steps ran out.*") as caught:
+    with pytest.raises(lm.SolveError, match=r"STEP_LIMIT: max_steps was reached.*") as caught:
         solve(sensing(), max_steps=3, throw=True)
     assert caught.value.status == lm.Status.STEP_LIMIT
     assert caught.value.result.steps == 3

@@ -43,7 +43,7 @@ def test_tables_are_selected_grouped_and_joined():
 
 
 def test_bad_tables_are_refused():
-    with pytest.raises(ValueError, match="equally long"):
+    with pytest.raises(ValueError, match="equal lengths"):
         Table({"a": [1], "b": [1, 2]})
     with pytest.raises(ValueError, match="one dimension"):
         Table({"a": np.zeros((2, 2))})

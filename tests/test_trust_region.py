@@ -203,7 +203,7 @@ def test_certified_parameters_from_far_starts(name, start):
 
 
 def test_what_it_is_not_for_is_refused_with_a_sentence():
-    with pytest.raises(ValueError, match="losses such as SquaredL2, but this problem's loss is L1"):
+    with pytest.raises(ValueError, match="loss such as SquaredL2, but this problem's loss is L1"):
         lm.solve(problem(lm.losses.L1()), lm.methods.trust_region(), START)
     sparse = lm.methods.trust_region(lm.jacobians.Sparse())
     with pytest.raises(ValueError, match="computes its steps in Python"):

@@ -1,4 +1,4 @@
-"""Composite optimisation: minimise ``h(F(x))``, h convex, F smooth, as fast as h allows."""
+"""Robust tables, fits and composite optimisation: minimise ``h(F(x))``, h convex, F smooth."""
 
 import sys
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._lazy import lazy
 
-# Whoever fits a table needs no JAX, and does not wait for it: parts are imported when used.
+# Fitting a table needs no JAX and should not wait for its import: parts are imported when used.
 if TYPE_CHECKING:
     from . import covectors as covectors
     from . import gradients as gradients
@@ -92,7 +92,7 @@ __version__ = "0.2.0"
 
 
 class _Package(ModuleType):
-    """Two functions have the name of the folder that they are in, which imports would put there."""
+    """Keeps the functions `fit` and `solve`, which imports of their folders would replace."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("fit", "solve") and isinstance(value, ModuleType):

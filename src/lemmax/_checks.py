@@ -1,15 +1,16 @@
-"""Sentences for arguments that cannot be right. Traced values pass: they are not known yet."""
+"""Checks of arguments, with clear messages. Traced values pass, since they are not known."""
 
 import operator
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 
 def as_whole(number: Any) -> Any:
-    """Turn any kind of integer into an int; leave the rest for `check_positive` to refuse."""
+    """Convert any type of integer to int; other values are left for `check_positive` to refuse."""
     if isinstance(number, bool):
         return number
     try:
@@ -19,12 +20,12 @@ def as_whole(number: Any) -> Any:
 
 
 def check_positive(**sizes: Any) -> None:
-    """Raise a sentence unless every size is a whole number of at least 1."""
+    """Raise an error unless every size is an integer of at least 1."""
     check_whole(1, **sizes)
 
 
 def check_whole(least: int, **sizes: Any) -> None:
-    """Raise a sentence unless every size is a whole number of at least ``least``."""
+    """Raise an error unless every size is an integer of at least ``least``."""
     for name, size in sizes.items():
         size = as_whole(size)
         if isinstance(size, bool) or not isinstance(size, int) or size < least:
@@ -32,7 +33,7 @@ def check_whole(least: int, **sizes: Any) -> None:
 
 
 def check_real(low: float, high: float = float("inf"), *, open_low: bool = False, **values: Any):
-    """Raise a sentence unless every value is a real number between two bounds."""
+    """Raise an error unless every value is a real number between two bounds."""
     for name, value in values.items():
         if isinstance(value, (str, bytes, bool)) or value is None or callable(value):
             raise ValueError(f"{name} must be a number; got {value!r}.")
@@ -46,7 +47,7 @@ def check_real(low: float, high: float = float("inf"), *, open_low: bool = False
 
 
 def describe(thing: Any) -> str:
-    """What a misplaced argument is, in a few words."""
+    """A short description of an argument of the wrong type."""
     if isinstance(thing, type):
         return f"the class {thing.__name__}: did you mean {thing.__name__}()?"
     if getattr(thing, "__name__", "<").startswith("<"):
@@ -55,13 +56,20 @@ def describe(thing: Any) -> str:
 
 
 def check_kind(name: str, thing: Any, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise a sentence unless a thing is of the kind it ought to be."""
+    """Raise an error unless an argument has the expected type."""
     if not isinstance(thing, kind):
         raise TypeError(f"{name} must be {what}; got {describe(thing)}.")
 
 
+def first_few(names: Iterable[str], most: int, between: str = ", ") -> str:
+    """The first names and the number of the others, as in ``a, b and 3 more``."""
+    names = list(names)
+    more = len(names) - most
+    return between.join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
-    """Warn with the line of the user's code that led here, however deep."""
+    """Warn with the line of the user's code that called lemmax, at any depth."""
     level, frame = 2, sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back

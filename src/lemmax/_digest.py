@@ -1,4 +1,4 @@
-"""A digest of data and configuration: whether a checkpoint belongs to a problem."""
+"""Digests of data and configuration, to check that a checkpoint belongs to a problem."""
 
 import dataclasses
 import functools
@@ -16,9 +16,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def digest_of(*values: Any) -> str:
-    """The same for equal arrays, numbers and functions, also in another process.
+    """A digest that is equal for equal arrays, numbers and functions, in any process.
 
-    Of functions the code counts, with what it was given; not their comments and lines.
+    Functions count by their code and the values they use, not by comments or line numbers.
     """
     digest = _Digest()
     for value in values:
@@ -27,7 +27,7 @@ def digest_of(*values: Any) -> str:
 
 
 class _Digest:
-    """A hash of objects, each looked at once."""
+    """A hash of objects; each object is visited once."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
@@ -41,7 +41,7 @@ class _Digest:
         elif id(value) in self.seen:
             self._word("again")
         else:
-            self.seen[id(value)] = value  # kept, so that the number is not used again
+            self.seen[id(value)] = value  # a reference, so that the id is not reused
             self._parts(value)
 
     def _word(self, *words: str) -> None:
@@ -53,7 +53,7 @@ class _Digest:
         if isinstance(value, jax.Array) and not (
             value.is_fully_addressable or value.is_fully_replicated
         ):
-            # Part of it is another process's: what all of them can know is its sums.
+            # Sharded over several processes: only global sums are known to all of them.
             squares = jnp.sum(jnp.square(value))
             value = np.stack([np.asarray(jnp.sum(value)), np.asarray(squares)])
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -84,7 +84,7 @@ class _Digest:
             self._code(value)
         elif isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
             self._word(getattr(value, "__module__", "") or "", value.__name__)
-        elif hasattr(value, "__wrapped__"):  # compiled by JAX, say
+        elif hasattr(value, "__wrapped__"):  # for example by jax.jit
             self.add(value.__wrapped__)
         elif dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
@@ -100,12 +100,12 @@ class _Digest:
         for cell in value.__closure__ or ():
             try:
                 self.add(cell.cell_contents)
-            except ValueError:  # not filled yet
+            except ValueError:  # an empty cell
                 self._word("empty")
         names = value.__code__.co_names
         for name in sorted(set(names) & set(value.__globals__)):
             used = value.__globals__[name]
-            # Libraries are by their names; numbers, arrays and functions of the user's count.
+            # Libraries count by name; the user's numbers, arrays and functions by value.
             if isinstance(used, (int, float, str, np.ndarray, jax.Array)) or (
                 isinstance(used, types.FunctionType) and used.__module__ == value.__module__
             ):

@@ -1,9 +1,8 @@
-"""The precision policy, and the only place that asks JAX about it.
+"""The precision policy; the only module that asks JAX about it.
 
-lemmax never touches ``jax.config``. It follows the dtype of its input, and a float64 array
-stays float64 even while JAX's x64 mode is off: such work happens inside JAX's local x64
-context, and what comes out of it are NumPy arrays, because JAX itself would truncate a float64
-array at the next operation outside that context.
+lemmax never changes ``jax.config``. It follows the dtype of its input. A float64 array stays
+float64 even if JAX's x64 mode is off: such computations run in JAX's local x64 context and return
+NumPy arrays, because JAX would truncate a float64 array at the next operation outside that context.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from jaxtyping import Array, PyTree
 from ._memory import require_memory
 from ._tree import is_traced
 
-# XLA takes over foreign memory that begins at a multiple of this.
+# XLA uses foreign memory without a copy if it is aligned to this.
 _ALIGNMENT = 64
 _COPIED = (
     "{rows} rows of it would fit. A read-only array is not copied: "
@@ -32,24 +31,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def x64_is_on() -> bool:
-    """Whether JAX computes in 64 bits right now, the local context included."""
+    """Whether JAX computes in 64 bits, including the local context."""
     return jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
 
 def _is_float64(leaf: Any) -> bool:
-    # Python and NumPy scalars are hyper-parameters: they follow, they do not lead.
+    # Python and NumPy scalars are hyper-parameters: they adapt to the arrays.
     return isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype == np.float64
 
 
 def needs_local_x64(*trees: PyTree) -> bool:
-    """Whether computing with these arrays outside a local x64 context would truncate them."""
+    """Whether these arrays would be truncated outside of a local x64 context."""
     if x64_is_on():
         return False
     return any(_is_float64(leaf) for leaf in jax.tree.leaves(trees))
 
 
 def precision_context(*trees: PyTree) -> contextlib.AbstractContextManager:
-    """The context in which these arrays keep their precision."""
+    """A context in which these arrays keep their precision."""
     return jax.enable_x64(True) if needs_local_x64(*trees) else contextlib.nullcontext()
 
 
@@ -59,16 +58,16 @@ def x64_context() -> contextlib.AbstractContextManager:
 
 
 def to_device(array: Any) -> Array:
-    """Put an array on the device as floating point, float64 kept whatever the x64 mode is.
+    """Put an array on the device as floating point; float64 is kept in either x64 mode.
 
-    What comes from outside JAX (integers, lists, anything NumPy understands) becomes float64,
-    except float32, which stays. The caller's memory is copied, and the copy done on return, unless
-    nobody can write to it: such an array is used as it is, also if it is a file's.
+    Data from outside JAX (integers, lists, anything NumPy accepts) become float64, except float32,
+    which is kept. The caller's memory is copied before this returns, unless it is read-only: such
+    an array is used without a copy, even if it is memory-mapped.
 
     Raises
     ------
     MemoryError
-        In a sentence, if the copy does not fit.
+        If the copy does not fit.
     """
     if is_traced(array):
         return array
@@ -97,7 +96,7 @@ def to_device(array: Any) -> Array:
 
 
 def _is_constant(array: np.ndarray) -> bool:
-    """Whether memory can be taken over by XLA, and is read-only from the beginning."""
+    """Whether XLA can use the memory directly, and it has always been read-only."""
     if not array.flags.c_contiguous or array.ctypes.data % _ALIGNMENT:
         return False
     owner: Any = array
@@ -116,33 +115,33 @@ def _refuse_complex(dtype: Any) -> None:
 
 
 def require_finite(tree: PyTree, what: str, cure: str = "") -> None:
-    """Raise a sentence if an array holds NaN or infinity; traced arrays pass."""
+    """Raise an error if an array contains NaN or infinity; traced arrays pass."""
     if is_traced(tree):
         return
     bad = 0
     for array in (part for leaf in jax.tree.leaves(tree) for part in _local_parts(leaf)):
-        # A sum needs no memory; only if it is not finite are the entries looked at.
+        # A sum needs no memory. Entries are tested only if it is not finite.
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.sum(array)
         if not np.isfinite(total):
             bad += int(array.size - np.count_nonzero(np.isfinite(array)))
     if bad:
-        raise ValueError(f"{what} hold {bad} entries that are NaN or infinite.{cure}")
+        raise ValueError(f"{what} must be finite; {bad} entries are NaN or infinite.{cure}")
 
 
 def _local_parts(leaf: Any) -> list[np.ndarray]:
-    """What this process holds of an array, device by device, so that nothing is gathered."""
+    """The parts of an array in this process, device by device, so that nothing is gathered."""
     if not isinstance(leaf, jax.Array):
         return [np.asarray(leaf)]
     return [np.asarray(part.data) for part in leaf.addressable_shards if part.replica_id == 0]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A NumPy array whose memory `jax.device_put` takes over on a CPU instead of copying it.
+    """A NumPy array whose memory `jax.device_put` uses on a CPU instead of copying it.
 
-    ``jnp.asarray`` of a NumPy array copies twice, and in the background: it goes on reading
-    the caller's array after it has returned, when the caller may be writing to it again.
-    Copying into memory of our own, then handing that over, is one copy and done at once.
+    ``jnp.asarray`` of a NumPy array copies twice, and in the background: it may read the caller's
+    array after it has returned, when the caller may be writing to it again. Copying into our own
+    memory and passing that to JAX is a single copy, finished on return.
     """
     count = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(count + _ALIGNMENT, np.uint8)
@@ -151,12 +150,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def to_numpy(tree: PyTree) -> PyTree:
-    """Turn every JAX array of a pytree into a NumPy array."""
+    """Convert every JAX array of a pytree to a NumPy array."""
     return jax.tree.map(lambda u: np.asarray(u) if isinstance(u, jax.Array) else u, tree)
 
 
 def keeps_float64(function: Function) -> Function:
-    """Let an eager public function keep float64 arguments float64 while x64 mode is off."""
+    """Let a public function keep float64 arguments in float64 if x64 mode is off."""
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
@@ -179,10 +178,10 @@ def cast_floats(tree: PyTree, dtype: Any) -> PyTree:
 
 
 def as_hyperparameters(tree: PyTree) -> PyTree:
-    """Turn Python numbers into weakly typed device scalars.
+    """Convert Python numbers to weakly typed device scalars.
 
-    They then are arguments of the compiled program instead of constants in it, so that another
-    value does not compile again, and they take the precision of the arrays they meet.
+    They become arguments of the compiled program instead of constants, so that another value does
+    not compile again, and they take the precision of the arrays they are combined with.
     """
 
     def convert(leaf):

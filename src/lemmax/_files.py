@@ -1,4 +1,4 @@
-"""Files that are there entirely or not at all."""
+"""Atomic writing of files."""
 
 import contextlib
 import os
@@ -9,31 +9,31 @@ import zlib
 from collections.abc import Callable, Mapping
 
 Write = Callable[[str], object]
-"""Writes a file of the name that it is given."""
+"""A function that writes a file with the given name."""
 
 
 def save(path: pathlib.Path, write: Write) -> None:
-    """Write beside the target, then rename: nobody ever sees half a file."""
+    """Write to a temporary file, then rename it, so that no partial file is ever visible."""
     save_all({path: write})
 
 
 def save_text(path: pathlib.Path, text: str) -> None:
-    """Write a text in UTF-8, with line ends as they are."""
+    """Write a text in UTF-8, without changing line ends."""
     save(path, text_writer(text))
 
 
 def text_writer(text: str) -> Write:
-    """What writes a text in UTF-8, with line ends as they are."""
+    """A function that writes a text in UTF-8, without changing line ends."""
     return lambda partial: pathlib.Path(partial).write_bytes(text.encode())
 
 
 def save_all(files: Mapping[pathlib.Path, Write]) -> None:
-    """Write several files, all or none: the first is renamed when the last is written.
+    """Write several files, all or none: none is renamed before all are written.
 
     Raises
     ------
     OSError
-        With the name of the file that could not be written. What was there before is as it was.
+        With the name of the file that could not be written. Existing files are unchanged.
     """
     partials: dict[pathlib.Path, pathlib.Path] = {}
     try:
@@ -53,7 +53,7 @@ def save_all(files: Mapping[pathlib.Path, Write]) -> None:
 
 @contextlib.contextmanager
 def _naming(path: pathlib.Path):
-    """Errors of the system name the file that was asked for, not the one beside it."""
+    """Let system errors name the requested file instead of the temporary one."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def _naming(path: pathlib.Path):
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
-    """A new empty file beside the target, as public as any other; the name says who writes it."""
+    """A new empty file beside the target, with default permissions; its name has the process id."""
     writer = f"{os.getpid()}-{secrets.token_hex(4)}"
     partial = path.with_name(f"{_start(path)}{writer}.partial{path.suffix}")
     partial.touch(exist_ok=False)
@@ -71,12 +71,12 @@ def _partial(path: pathlib.Path) -> pathlib.Path:
 
 
 def _start(path: pathlib.Path) -> str:
-    """With a number for this machine: folders may be shared by several."""
+    """The start of temporary names, with an id of this machine: folders may be shared."""
     return f".{path.stem[:100]}.{zlib.crc32(platform.node().encode()):08x}-"
 
 
 def _remove_abandoned(path: pathlib.Path) -> None:
-    """What a process that was killed has left of this file."""
+    """Remove temporary files of killed processes."""
     start, end = _start(path), f".partial{path.suffix}"
     for other in path.parent.iterdir():
         if other.name.startswith(start) and other.name.endswith(end):
@@ -86,18 +86,18 @@ def _remove_abandoned(path: pathlib.Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    if os.name != "posix":  # elsewhere a signal of 0 would end it
+    if os.name != "posix":  # on other systems, signal 0 would end the process
         return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # a process of another user
         return True
     return True
 
 
 def _flush(path: pathlib.Path) -> None:
-    """Bring a file to the disk, so that a power failure does not leave its name alone."""
+    """Flush a file to disk, so that a power failure cannot leave an empty file."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())

@@ -1,9 +1,9 @@
-"""Long computations that can be killed: their stages in a folder, and the way on from there.
+"""Journals: stages of long computations in a folder, so that a killed process can continue.
 
-A search is deterministic and made of stages: series of sweeps, descents, runs of `lemmax.solve`.
-A front door opens a `journal`; the engines below announce their stages by `begun`, whoever called
-them. A stage that was finished before the process was killed is read instead of computed; one that
-was under way goes on from the state that it kept last; all else is computed again, and is the same.
+A search is deterministic and consists of stages: sweeps, descents, runs of `lemmax.solve`. A public
+function opens a `journal`; the algorithms below it announce their stages with `begun`. A stage that
+was finished before the process was killed is read instead of computed. One that was running
+continues from its last saved state. Everything else is computed again, with the same result.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from ._files import save_text
 from ._plain import Describing, Kinds, Misfit, Reading
 from ._storage import Unreadable, read, write
 
-# About so much work is lost at most, and what takes less leaves no file; more, where writing would
-# take a larger share of the time than this.
+# Seconds between two files: at most this much work is lost, and shorter stages leave no file. The
+# interval is longer if writing would take a larger share of the time than this.
 _SECONDS, _SHARE = 1.0, 0.05
 _NAME, _STATE, _ENDED = "journal.json", "state.safetensors", "ended-*.safetensors"
 _WHAT = "journal"
@@ -31,21 +31,21 @@ _PLAIN = Kinds()
 
 @contextlib.contextmanager
 def journal(folder: str | pathlib.Path | None, what: str, *inputs: Any) -> Iterator[None]:
-    """Keep the stages of what is done within; of no folder, as whoever is outside does.
+    """Record the stages of the enclosed computation; without a folder, in the enclosing journal.
 
     Parameters
     ----------
     folder : str, Path or None
-        Made if it is not there.
+        The folder; created if it does not exist.
     what : str
-        The name of the front door.
+        The name of the public function.
     *inputs
-        All that the answer depends on. A journal of others is refused.
+        Everything that the result depends on. A journal with other inputs is refused.
 
     Raises
     ------
     ValueError
-        If the folder holds the journal of another computation, or is damaged.
+        If the folder contains the journal of another computation, or is damaged.
     """
     if folder is None:
         yield
@@ -58,29 +58,29 @@ def journal(folder: str | pathlib.Path | None, what: str, *inputs: Any) -> Itera
 
 
 def begun(name: str, kinds: Kinds = _PLAIN) -> "Stage":
-    """The next stage of the computation under way.
+    """Begin the next stage of the current computation.
 
     Parameters
     ----------
     name : str
     kinds : Kinds
-        Of what its states and its result are made, beside arrays and numbers.
+        The classes that its states and its result consist of, besides arrays and numbers.
     """
     current = _CURRENT.get()
     return Stage() if current is None else current.next(name, kinds)
 
 
 class Stage:
-    """A stage of which nothing is kept.
+    """A stage that is not recorded.
 
     Attributes
     ----------
     kept : bool
         Whether there is a journal.
     ended : bool
-        Whether it was finished before.
+        Whether the stage was finished before.
     value
-        Its result if so; else the state that was kept last, or None.
+        Its result if it was; otherwise the last saved state, or None.
     """
 
     kept: bool = False
@@ -88,10 +88,10 @@ class Stage:
     value: Any = None
 
     def keep(self, state: Any) -> None:
-        """Write a state from which the stage can go on, if the last one is a while ago."""
+        """Save a state from which the stage can continue, if the last file is old enough."""
 
     def end(self, result: Any) -> None:
-        """Remember the result; it is written with those that follow, soon."""
+        """Record the result; it is written with the next file."""
 
 
 class _KeptStage(Stage):
@@ -118,7 +118,7 @@ class Journal:
     """The stages of one computation, numbered in the order in which they begin."""
 
     def __init__(self, folder: pathlib.Path, what: str, inputs: tuple):
-        from ._digest import digest_of  # which needs JAX; fits of tables may do without
+        from ._digest import digest_of  # needs JAX, which fits of tables do not load
 
         self.folder, self.number, self.open = folder, 0, False
         self.pending: dict[str, Any] = {}
@@ -142,8 +142,8 @@ class Journal:
     def next(self, name: str, kinds: Kinds) -> Stage:
         """The stage that begins now.
 
-        While another is under way it is part of that. It also is if that was stopped: what follows
-        then must not be taken for what would have followed its end.
+        Stages within a running stage are part of it. So are those after a stage that was stopped:
+        they must not be mistaken for the stages that would follow its end.
         """
         if self.open:
             return Stage()
@@ -151,7 +151,7 @@ class Journal:
         return _KeptStage(self, self.number, name, kinds)
 
     def found(self, number: int, name: str) -> tuple[bool, Any]:
-        """Whether a stage is finished, and what was written of it; a result is handed out once."""
+        """Whether a stage is finished, and its recorded value; a result is returned once."""
         key = str(number)
         ended = key in self.ended
         entry = (self.ended if ended else self.state).pop(key, None)
@@ -161,14 +161,14 @@ class Journal:
 
     @property
     def due(self) -> bool:
-        """Whether the last file is a while ago."""
+        """Whether the last file is old enough."""
         return time.perf_counter() - self.written > self.pause
 
     def write(self, number: str | None = None, state: Any = None) -> None:
-        """Write what has ended since the last file, and the state of the stage under way."""
+        """Write the stages that ended since the last file, and the state of the running one."""
         began = time.perf_counter()
         if self.pending:
-            # After the last number, so that a run that goes on writes no name again.
+            # Named by the last number, so that a continued run never reuses a name.
             name = _ENDED.replace("*", f"{int(next(reversed(self.pending))):06d}")
             write(self.folder / name, _WHAT, self.pending, _PLAIN)
             self.pending = {}
@@ -187,11 +187,11 @@ def _require_same(path: pathlib.Path, identity: dict[str, str]) -> None:
     except ValueError:
         kept = None
     if not isinstance(kept, dict) or set(kept) != set(identity):
-        raise Unreadable(f"{path} is not a file that lemmax has written.")
+        raise Unreadable(f"{path} is not a lemmax file.")
     if kept != identity:
         raise ValueError(
             f"{path.parent} is the checkpoint of another run: the data or options of "
-            f"{identity['what']}, or lemmax's version, differ. Name another folder, or remove it."
+            f"{identity['what']}, or lemmax's version, differ. Use another folder, or remove it."
         )
 
 
@@ -202,12 +202,12 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
         for entry in entries.values()
     )
     if not fine:
-        raise Unreadable(f"{path} does not hold stages of a search.")
+        raise Unreadable(f"{path} does not contain stages of a search.")
     return entries
 
 
 def _packed(name: str, value: Any, kinds: Kinds) -> dict[str, Any]:
-    """A value as it is now, its arrays copied: engines go on writing to them."""
+    """A value with copies of its arrays, since the algorithms modify them later."""
     arrays: dict[str, np.ndarray] = {}
     node = Describing(kinds, arrays).node(value, name)
     copies = {name: array.copy() for name, array in arrays.items()}
@@ -215,7 +215,7 @@ def _packed(name: str, value: Any, kinds: Kinds) -> dict[str, Any]:
 
 
 def _unpacked(entry: dict[str, Any], kinds: Kinds, folder: pathlib.Path) -> Any:
-    # Copies, in memory of NumPy's own: aligned, and free to be written to.
+    # Copies in NumPy's own memory: aligned and writable.
     arrays = {name: np.array(array) for name, array in entry["arrays"].items()}
     try:
         return Reading(kinds, arrays).value(json.loads(entry["node"]))

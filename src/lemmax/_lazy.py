@@ -1,4 +1,4 @@
-"""Packages that import their parts when these are asked for (PEP 562)."""
+"""Packages that import their parts on first use (PEP 562)."""
 
 import importlib
 import sys
@@ -11,17 +11,17 @@ def lazy(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
-    A type checker does not follow them: it needs the same names as imports, which
-    ``if TYPE_CHECKING`` hides from Python.
+    Type checkers do not follow these: they need the same names as imports under
+    ``if TYPE_CHECKING``.
 
     Parameters
     ----------
     package : str
-        Its full name.
+        Full name of the package.
     parts : mapping from str to names
-        By submodule: what the package hands on.
+        The exported names of each submodule.
     modules : sequence of str
-        Submodules that it hands on themselves.
+        Submodules that are exported themselves.
     """
     public = sorted({name for names in parts.values() for name in names} | set(modules))
     home = {name: part for part, names in parts.items() for name in names}

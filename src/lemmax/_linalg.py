@@ -13,11 +13,11 @@ from ._typing import RealLike
 
 
 def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let ``vmap`` run a function of matrices matrix by matrix on a CPU.
+    """Make ``vmap`` run a function of matrices one matrix at a time on a CPU.
 
-    JAX's CPU kernels for LAPACK deal out a batch over the threads of a pool, on which they run
-    themselves, and wait. With as many batches at a time as there are threads nobody is left to do
-    the work, and the program hangs; on two cores that is two. Small matrices gain little from the
+    JAX's LAPACK kernels for CPUs distribute a batch over a thread pool, in which they run
+    themselves, and wait. If as many batches run at once as there are threads (two, on two cores),
+    no thread is left to do the work, and the program deadlocks. Small matrices gain little from
     threads anyway.
     """
     looped = custom_vmap(function)
@@ -41,7 +41,7 @@ def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wrapped.defjvp
     def derivative(primals, tangents):
-        # The rule above knows no reverse mode; the function itself does.
+        # The vmap rule above has no reverse mode; the function itself has.
         return jax.jvp(function, primals, tangents)
 
     return wrapped
@@ -69,10 +69,10 @@ def divide_or_zero(a: Array, b: Array) -> Array:
 
 
 def thin_svd(a: Float[Array, "d r"]) -> tuple[Array, Array, Array]:
-    """``a = U diag(s) Q'`` with numerically zero singular values set to exactly zero.
+    """``a = U diag(s) Q'`` with numerically zero singular values set to zero.
 
-    The cut is at rounding level, ``eps * max(d, r) * s[0]``: values below it carry no correct
-    digit, and their inverses would be noise when there is no damping.
+    The cutoff is at rounding level, ``eps * max(d, r) * s[0]``: smaller values have no correct
+    digit, and their inverses would be noise if there is no damping.
     """
     left, s, right = _svd(a)
     cut = jnp.finfo(a.dtype).eps * max(a.shape) * s[:1]
@@ -80,10 +80,10 @@ def thin_svd(a: Float[Array, "d r"]) -> tuple[Array, Array, Array]:
 
 
 def coordinates_in(left: Array, s: Array, a: Array) -> Array:
-    """The small factor ``U'a = diag(s) Q'`` of a thin SVD, accurate column by column.
+    """The small factor ``U'a = diag(s) Q'`` of a thin SVD, accurate in every column.
 
-    Taken from a itself: the SVD's own ``diag(s) Q'`` has errors relative to the largest column in
-    every column, and leaves noise in one that is exactly zero.
+    It is computed from a: in the SVD's own ``diag(s) Q'`` the errors of every column are relative
+    to the largest one, and zero columns contain noise.
     """
     return jnp.where(s[:, None] > 0, left.T @ a, 0)
 
@@ -91,7 +91,8 @@ def coordinates_in(left: Array, s: Array, a: Array) -> Array:
 def outside_rows(rows: Float[Array, "p r"], a: Float[Array, "k r"]) -> Float[Array, "k r"]:
     """The part of each row of ``a`` orthogonal to orthonormal rows.
 
-    Exactly zero if those are complete: a rounding error there would be divided by the damping.
+    It is exactly zero if the rows are a complete basis: a rounding error would be divided by the
+    damping.
     """
     if rows.shape[0] == rows.shape[1]:
         return jnp.zeros_like(a)
@@ -128,7 +129,7 @@ def kruskal_to_dense(factors: tuple[Array, ...], weights: Array | None = None) -
 
 
 def khatri_rao(factors: tuple[Array, ...]) -> Array:
-    """Column-wise Kronecker product, the last factor's index running fastest."""
+    """Column-wise Kronecker product; the index of the last factor runs fastest."""
     product, *rest = factors
     for factor in rest:
         rows = product.shape[0] * factor.shape[0]
@@ -139,9 +140,9 @@ def khatri_rao(factors: tuple[Array, ...]) -> Array:
 def contract(tensor: Array, matrices: tuple[Array, ...], skip: int | None = None) -> Array:
     """Multiply every mode ``k != skip`` of a tensor by ``matrices[k].T``.
 
-    Modes keep their places: entry k of the result's shape is the number of columns of
-    ``matrices[k]``, or the tensor's own where k is skipped. The last mode goes first, since
-    that product needs no transpose of the big array.
+    The order of modes is kept: entry k of the result's shape is the number of columns of
+    ``matrices[k]``, or the length of the mode if it is skipped. The last mode is multiplied first,
+    since that product needs no transpose of the large array.
     """
     for k in reversed(range(tensor.ndim)):
         if k != skip:

@@ -1,4 +1,4 @@
-"""Refuse, before allocating, what cannot fit."""
+"""Refuse arrays that do not fit in memory, before they are allocated."""
 
 import itertools
 import math
@@ -6,25 +6,25 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-# Less than this is not worth looking up what there is.
+# Smaller arrays are not checked.
 _SMALL = 2**26
-# What else a program allocates while it works with an array.
+# Reserve for other allocations of the program.
 _RESERVE = 2**28
 
 _IN_A_POINT = "Keep it factored, use a smaller size, or float32."
 
 
 def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str = "") -> None:
-    """Raise a MemoryError that says what is needed and what there is if ``what`` does not fit.
+    """Raise a MemoryError with the required and the available bytes if ``what`` does not fit.
 
     Parameters
     ----------
     shape, itemsize
-        Of the array about to be allocated.
+        Shape and item size of the array to be allocated.
     what : str
-        Its name, to begin the sentence with.
+        The name of the array, at the beginning of the message.
     cure : str
-        What to do instead. A ``{rows}`` in it is replaced by the number of rows that fit.
+        Advice. A ``{rows}`` in it is replaced by the number of rows that fit.
     """
     row = math.prod(shape[1:]) * itemsize
     described = f"{what} of shape {shape}" if len(shape) > 1 else what
@@ -32,7 +32,7 @@ def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str =
 
 
 def require_bytes(needed: int, what: str, cure: str, row: int = 1) -> None:
-    """The same of a number of bytes, of which a row takes so many."""
+    """Raise a MemoryError if this many bytes do not fit; ``row`` is the size of a row."""
     if needed <= _SMALL:
         return
     available = available_bytes()
@@ -41,8 +41,9 @@ def require_bytes(needed: int, what: str, cure: str, row: int = 1) -> None:
     room = max(0, available - _RESERVE)
     if needed > room:
         raise MemoryError(
-            f"{what} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but there is room for "
-            f"{room:,} ({room / 2**30:.1f} GiB) now. " + cure.replace("{rows}", f"{room // row:,}")
+            f"{what} needs {needed:,} bytes ({needed / 2**30:.1f} GiB), but only "
+            f"{room:,} ({room / 2**30:.1f} GiB) are free. "
+            + cure.replace("{rows}", f"{room // row:,}")
         )
 
 
@@ -50,9 +51,9 @@ def available_bytes(
     proc: pathlib.Path = pathlib.Path("/proc"),
     groups: pathlib.Path = pathlib.Path("/sys/fs/cgroup"),
 ) -> int | None:
-    """Memory that can still be allocated: what is unused, or what this process's groups leave.
+    """Bytes that can still be allocated: unused memory, or what the control groups allow.
 
-    Where the system does not say (it is Linux that does), all there is. None if unknown.
+    If the system does not report this (Linux does), the physical memory. None if unknown.
     """
     unused = _entry(proc / "meminfo", "MemAvailable:", unit=1024)
     if unused is None:
@@ -62,8 +63,8 @@ def available_bytes(
 
 
 def _left_to_process(process: pathlib.Path) -> Iterator[int]:
-    """What a limit on the address space (``ulimit -v``) leaves."""
-    import resource  # where there is /proc there is this
+    """Bytes left by a limit on the address space (``ulimit -v``)."""
+    import resource  # exists wherever /proc does
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     used = _entry(process / "status", "VmSize:", unit=1024)
@@ -72,7 +73,7 @@ def _left_to_process(process: pathlib.Path) -> Iterator[int]:
 
 
 def _left_in_groups(membership: pathlib.Path, root: pathlib.Path) -> Iterator[int]:
-    """What the control groups of a process, in either version of them, leave it."""
+    """Bytes left by the control groups (v1 or v2) of a process."""
     for line in _read(membership).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -83,11 +84,11 @@ def _left_in_groups(membership: pathlib.Path, root: pathlib.Path) -> Iterator[in
         else:
             continue
         group = top / path.lstrip("/")
-        # In a container the path may be that of the host, and not be found: the top still is.
+        # In a container the path may be the host's and not exist; the root still does.
         for folder in (group, *group.parents):
             limit_bytes, used_bytes = _read(folder / limit).strip(), _read(folder / used).strip()
             if limit_bytes.isdigit() and used_bytes.isdigit():
-                # Files kept in memory count as used, but give way.
+                # Cached files count as used, but can be reclaimed.
                 reclaimed = _entry(folder / "memory.stat", cached) or 0
                 yield max(0, int(limit_bytes) - int(used_bytes) + reclaimed)
             if folder == top:
@@ -110,7 +111,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def physical_bytes() -> int | None:
-    """Of the machine's memory; None where the system does not say."""
+    """Physical memory of the machine; None if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

@@ -1,4 +1,4 @@
-"""Values as JSON and arrays, and back, checked before anything is made of them."""
+"""Conversion of values to JSON and arrays, and back, with checks before objects are created."""
 
 import dataclasses
 import datetime
@@ -16,22 +16,22 @@ from scipy import sparse
 from ._memory import require_memory
 
 _PLAIN = (bool, int, float, str, type(None))
-# Types of arrays that safetensors knows.
+# Kinds of NumPy dtypes that safetensors supports.
 _NUMBERS = "fiub"
 
 
 class Misfit(Exception):
-    """What in a file is not as it should be."""
+    """The contents of a file are invalid."""
 
 
 class Kinds:
-    """The classes that a file may hold: dataclasses, named tuples and enumerations, by their names.
+    """The classes that a file may contain: dataclasses, named tuples and enumerations, by name.
 
     Parameters
     ----------
     *kinds : types
     special : dict
-        By class: two functions, to plain values and back, for classes that are none of these.
+        For other classes: a pair of functions, to plain values and back.
     """
 
     def __init__(self, *kinds: type, special: Mapping[type, tuple[Callable, Callable]] = {}):
@@ -43,7 +43,7 @@ class Kinds:
 
 
 class Describing:
-    """Values as JSON, their arrays put aside under names."""
+    """Converts values to JSON and collects their arrays by name."""
 
     def __init__(self, kinds: Kinds, arrays: dict[str, np.ndarray]):
         self.kinds, self.arrays = kinds, arrays
@@ -55,7 +55,7 @@ class Describing:
             return self._object(value, name)
         if isinstance(value, dict):
             if not all(isinstance(key, (str, int)) for key in value):
-                raise TypeError(f"{name} cannot be saved: its names are no texts.")
+                raise TypeError(f"{name} cannot be saved: its keys are not strings.")
             return {
                 "dict": [[key, self.node(part, f"{name}.{key}")] for key, part in value.items()]
             }
@@ -116,7 +116,7 @@ class Describing:
 
 
 class Reading:
-    """The values that were described, each checked before it is made."""
+    """Converts JSON and arrays back to values, each checked before it is created."""
 
     def __init__(self, kinds: Kinds, arrays: Mapping[str, np.ndarray]):
         self.kinds, self.arrays = kinds, arrays
@@ -125,16 +125,16 @@ class Reading:
         if isinstance(node, _PLAIN):
             return node
         if not isinstance(node, dict) or not node:
-            raise Misfit("a list stands where a value should")
+            raise Misfit("a list was found instead of a value")
         kind = next(iter(node))
         made = getattr(self, f"_read_{kind}", None) if kind in _NODES else None
         if made is None:
-            raise Misfit(f"a value of the kind {kind!r} is not known")
+            raise Misfit(f"the type {kind!r} is unknown")
         return made(node)
 
     def _part(self, node: dict, name: str, kind: type) -> Any:
         if not isinstance(node.get(name), kind):
-            raise Misfit(f"{name!r} of a value is missing, or of another type")
+            raise Misfit(f"{name!r} of a value is missing, or has another type")
         return node[name]
 
     def _read_dict(self, node: dict) -> dict:
@@ -143,7 +143,7 @@ class Reading:
             isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], (str, int))
             for pair in pairs
         ):
-            raise Misfit("a dict is not made of names and values")
+            raise Misfit("a dict does not consist of names and values")
         return {key: self.value(part) for key, part in pairs}
 
     def _read_list(self, node: dict) -> list:
@@ -168,29 +168,29 @@ class Reading:
         if "axes" in node:
             axes = self._part(node, "axes", list)
             if not all(type(k) is int for k in axes) or sorted(axes) != list(range(array.ndim)):
-                raise Misfit("the axes of an array are not in any order")
+                raise Misfit("the axes of an array are not a permutation")
             array = array.transpose(np.argsort(axes))
         if "time" in node:
             time = self._part(node, "time", str)
             if not re.fullmatch(r"[<>][mM]8(\[\d*[A-Za-zμ]+\])?", time) or array.dtype != np.int64:
-                raise Misfit("a time is of an unknown type")
+                raise Misfit("a time has an unknown type")
             return array.view(time)
         if "complex" in node:
             if array.ndim == 0 or array.shape[-1] != 2 or array.dtype.kind != "f":
-                raise Misfit("complex numbers have no two parts")
+                raise Misfit("complex numbers do not have two parts")
             return np.ascontiguousarray(array).view(f"c{2 * array.itemsize}")[..., 0]
         return array
 
     def _read_scalar(self, node: dict) -> Any:
         array = self._read_array(node)
         if array.ndim:
-            raise Misfit("an array stands where a number should")
+            raise Misfit("an array was found instead of a number")
         return array[()]
 
     def _shape(self, node: dict) -> tuple[int, ...]:
         shape = self._part(node, "shape", list)
         if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
-            raise Misfit("a shape is not made of sizes")
+            raise Misfit("a shape does not consist of sizes")
         return tuple(shape)
 
     def _read_objects(self, node: dict) -> np.ndarray:
@@ -204,7 +204,7 @@ class Reading:
     def _read_sparse(self, node: dict) -> Any:
         form, shape = self._part(node, "sparse", str), self._shape(node)
         if form not in ("coo", "csr", "csc"):
-            raise Misfit("a sparse array is of an unknown format")
+            raise Misfit("a sparse array has an unknown format")
         require_memory((max(shape, default=0),), 8, "A sparse array", "Its shape may be wrong.")
         places = tuple(self._named(place) for place in self._part(node, "places", list))
         return sparse.coo_array((self._named(node.get("values")), places), shape).asformat(form)
@@ -213,7 +213,7 @@ class Reading:
         name = self._part(node, "object", str)
         kind = self.kinds.by_name.get(name)
         if kind is None:
-            raise Misfit(f"{name!r} is none of the classes that may be there")
+            raise Misfit(f"{name!r} is not one of the allowed classes")
         of = self.value(node.get("of"))
         if kind in self.kinds.special:
             return self.kinds.special[kind][1](of)
@@ -225,14 +225,14 @@ class Reading:
         made = object.__new__(kind) if not issubclass(kind, tuple) else None
         if made is None:
             return kind(**of)
-        # Past initialisers that take something else than the fields.
+        # Initialisers are bypassed: they may take other arguments than the fields.
         for field, value in of.items():
             object.__setattr__(made, field, value)
         return made
 
 
 def _axes(array: np.ndarray) -> list[int]:
-    """Axes from the largest stride to the smallest: sums depend on it in their last bits."""
+    """Axes in order of decreasing stride: the last bits of sums depend on it."""
     return sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))
 
 
@@ -240,13 +240,13 @@ _NODES = {name.removeprefix("_read_") for name in vars(Reading) if name.startswi
 
 
 def _is_jax(value: Any) -> bool:
-    """Whether it is an array of JAX; without JAX there are none."""
+    """Whether it is a JAX array, without importing JAX."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(value, jax.Array)
 
 
 def _fields(kind: type) -> dict[str, Any]:
-    """Names and types of what a class is made of."""
+    """Names and types of the fields of a class."""
     hints = typing.get_type_hints(kind)
     if issubclass(kind, tuple):
         return {name: hints.get(name, Any) for name in kind._fields}  # pyright: ignore
@@ -254,19 +254,19 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def check_fields(values: Any, declared: Mapping[str, Any], what: str) -> None:
-    """Raise if values do not have exactly the declared names, or one is of another type."""
+    """Raise an error if values do not have exactly the declared names and types."""
     if not isinstance(values, dict) or set(values) != set(declared):
-        raise Misfit(f"a {what} has other parts")
+        raise Misfit(f"a {what} has other fields")
     check_types(values, declared, what)
 
 
 def check_types(values: Mapping[str, Any], declared: Mapping[str, Any], what: str) -> None:
-    """Raise if a value has no declared name, or is of another type."""
+    """Raise an error if a value has no declared name, or another type."""
     for name, value in values.items():
         if name not in declared:
             raise Misfit(f"a {what} has no {name!r}")
         if not _fits(value, declared[name]):
-            raise Misfit(f"{name} of a {what} is of another type")
+            raise Misfit(f"{name} of a {what} has another type")
 
 
 _NUMBER_TYPES = {
@@ -277,14 +277,14 @@ _NUMBER_TYPES = {
 
 
 def _fits(value: Any, declared: Any) -> bool:
-    """Whether a value is of a type, as far as this is one of Python's or NumPy's."""
+    """Whether a value has a type, as far as it is one of Python's or NumPy's."""
     origin, inside = typing.get_origin(declared), typing.get_args(declared)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, each) for each in inside)
     if origin in (tuple, list, dict):
         return isinstance(value, origin) and _parts_fit(value, origin, inside)
     if declared in _NUMBER_TYPES:
-        # A truth value is an int for Python.
+        # bool is a subclass of int.
         return isinstance(value, _NUMBER_TYPES[declared]) and (
             declared is bool or not isinstance(value, (bool, np.bool_))
         )

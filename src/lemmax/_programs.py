@@ -1,6 +1,6 @@
-"""Compiled programs of lemmax's own, which it can drop without touching the user's.
+"""lemmax's own compiled programs, which can be dropped without affecting the user's.
 
-Programs take maps of memory, of which a process has a limited number.
+Compiled programs use memory maps, of which a process has a limited number.
 """
 
 import functools
@@ -13,27 +13,27 @@ from typing import Any
 import equinox as eqx
 import jax
 
-# Linux allows a process 65530 maps; without more, the compiler takes the process down.
+# Linux allows 65530 maps per process; beyond that, the compiler crashes the process.
 _MAPS, _MANY = pathlib.Path("/proc/self/maps"), 30_000
 _own: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def own(program: Any) -> Any:
-    """Remember a function that `jax.jit` has returned as one whose programs may be dropped."""
+    """Register a function returned by `jax.jit` as one whose programs may be dropped."""
     _own.add(program)
     return program
 
 
 class _Fixed(eqx.Module):
-    """What a function returns beside arrays."""
+    """The static part of a function's result."""
 
     value: Any = eqx.field(static=True)
 
 
 def compiled(function: Callable) -> Callable:
-    """Compile a function of any pytrees for all values of their arrays; the rest is fixed.
+    """Compile a function of pytrees; their arrays are arguments, everything else is static.
 
-    As `equinox.filter_jit` does, but so that the programs can be dropped.
+    Like `equinox.filter_jit`, but the programs can be dropped.
     """
 
     def program(arrays: Any, rest: tuple) -> Any:
@@ -60,10 +60,10 @@ def compiled(function: Callable) -> Callable:
 
 
 def forget_programs_if_many() -> None:
-    """Drop lemmax's compiled programs before there are too many; those that are needed come again.
+    """Drop lemmax's compiled programs before there are too many; they are recompiled on demand.
 
-    Data of ever new shapes need ever new programs: a thousand tables, each of its own shape, would
-    end in a crash.
+    Every new shape needs new programs: a thousand tables of different shapes would crash the
+    process.
     """
     if programs_are_many():
         for program in list(_own):
@@ -72,5 +72,5 @@ def forget_programs_if_many() -> None:
 
 
 def programs_are_many() -> bool:
-    """Whether the process has used up half of its maps of memory."""
+    """Whether the process has used about half of its memory maps."""
     return _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY

@@ -1,8 +1,7 @@
 """Values as files, without pickle: arrays in the safetensors format, the rest as JSON.
 
-A file holds data and never code. What is read is checked before anything is made of it: the digest
-of the contents, the kinds of classes (only those that the reader names), their fields, and the
-types of these.
+A file contains data and never code. Everything is checked before objects are created: the digest of
+the contents, the classes (only those that the reader allows), their fields, and the types of these.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from ._memory import require_memory
 from ._plain import Describing, Kinds, Misfit, Reading
 
 FORMAT = "lemmax 2"
-# What the format calls types of arrays.
+# The names of dtypes in the safetensors format.
 _TYPES = {"b1": "BOOL"} | {
     f"{kind}{size}": f"{kind.upper()}{8 * size}"
     for kind, sizes in (("f", (2, 4, 8)), ("i", (1, 2, 4, 8)), ("u", (1, 2, 4, 8)))
@@ -27,19 +26,19 @@ _TYPES = {"b1": "BOOL"} | {
 
 
 class Unreadable(ValueError):
-    """A file that is damaged, or holds something else; a sentence."""
+    """A file is damaged, or contains something else."""
 
 
 def write(path: str | pathlib.Path, what: str, value: Any, kinds: Kinds) -> None:
-    """Write a value to a file, entirely or not at all.
+    """Write a value to a file atomically.
 
     Parameters
     ----------
     path : str or Path
     what : str
-        What it is; `read` asks for the same.
+        The type of contents, which `read` has to ask for.
     value : object
-        Made of numbers, texts, arrays, sparse arrays, lists, tuples, dicts and the given kinds.
+        Consists of numbers, strings, arrays, sparse arrays, lists, tuples, dicts and ``kinds``.
     kinds : Kinds
 
     Raises
@@ -62,19 +61,18 @@ def write(path: str | pathlib.Path, what: str, value: Any, kinds: Kinds) -> None
 
 
 def check_folder(path: pathlib.Path) -> None:
-    """Raise a sentence if there is no folder for a file."""
+    """Raise an error if the folder of a file does not exist."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
 def _serialise(path: str, arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """Write the safetensors format, without a copy of the arrays.
+    """Write the safetensors format without copying the arrays.
 
-    The package's own function renames a private file of its own over the target, which then is not
-    as public as others.
+    The package's own function creates a file with private permissions.
     """
     header: dict[str, Any] = {"__metadata__": metadata}
-    # The largest items first, so that all of them are aligned.
+    # The largest item sizes first, so that all arrays are aligned.
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     end = 0
     for name in names:
@@ -96,44 +94,44 @@ def _serialise(path: str, arrays: Mapping[str, np.ndarray], metadata: dict[str, 
 
 
 def read(path: str | pathlib.Path, what: str | tuple[str, ...], kinds: Kinds) -> Any:
-    """Read what `write` has written.
+    """Read a file that `write` has written.
 
     Raises
     ------
     Unreadable
-        In one sentence, if the file is damaged or holds something else.
+        If the file is damaged or contains something else.
     """
     from safetensors import SafetensorError, safe_open
 
     path = pathlib.Path(path)
     if path.is_dir():
-        raise Unreadable(f"{path} is a folder; name the file.")
+        raise Unreadable(f"{path} is a folder; pass the name of the file.")
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
-    require_memory((path.stat().st_size,), 1, f"What {path} holds", "Read it on a larger machine.")
+    require_memory((path.stat().st_size,), 1, f"Reading {path}", "Use a larger machine.")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"{path} is not a file that lemmax has written.") from error
+        raise Unreadable(f"{path} is not a lemmax file.") from error
     if header.get("format") != FORMAT or "what" not in header:
         raise Unreadable(f"{path} was not written by this version of lemmax.")
     found = header["what"]
     if header.get("digest") != _digest(found, header.get("content", ""), arrays):
-        raise Unreadable(f"{path} was damaged or changed after it was written.")
+        raise Unreadable(f"{path} was damaged or modified after it was written.")
     asked = (what,) if isinstance(what, str) else what
     if found not in asked:
-        raise Unreadable(f"{path} holds a {found}, not a {' or '.join(asked)}.")
+        raise Unreadable(f"{path} contains a {found}, not a {' or '.join(asked)}.")
     try:
         node = json.loads(header["content"])
         return Reading(kinds, arrays).value(node)
     except (Misfit, RecursionError, ValueError) as error:
-        raise Unreadable(f"{path} does not hold what a {found} is made of: {error}.") from error
+        raise Unreadable(f"{path} is not a valid {found}: {error}.") from error
 
 
 def contents(path: str | pathlib.Path) -> str:
-    """What a file holds, by its own words; nothing of it is made."""
+    """The type of contents that a file declares; no object is created."""
     from safetensors import SafetensorError, safe_open
 
     if not pathlib.Path(path).is_file():
@@ -142,11 +140,11 @@ def contents(path: str | pathlib.Path) -> str:
         with safe_open(str(path), framework="numpy") as file:
             return str((file.metadata() or {}).get("what", ""))
     except SafetensorError as error:
-        raise Unreadable(f"{path} is not a file that lemmax has written.") from error
+        raise Unreadable(f"{path} is not a lemmax file.") from error
 
 
 def digest_arrays(digest: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Add arrays, with names, types and shapes, to a digest."""
+    """Add arrays, with names, dtypes and shapes, to a digest."""
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

@@ -1,4 +1,4 @@
-"""Keep BLAS and LAPACK to one thread while small matrices are handled by the hundred."""
+"""Limit BLAS and LAPACK to one thread for many small matrices."""
 
 import contextlib
 import functools
@@ -11,12 +11,12 @@ from threadpoolctl import ThreadpoolController
 
 @contextlib.contextmanager
 def one_thread_of_lapack() -> Iterator[None]:
-    """No threads in NumPy's and JAX's decompositions on CPUs, until the context ends.
+    """Use a single thread in the decompositions of NumPy and JAX on CPUs within the context.
 
-    A search decomposes matrices of some hundred rows again and again. Threads cannot speed that up;
-    but they wait for each other actively, and take many times as long where others work as well.
-    The limit belongs to the process, and what one thread sets another may not restore: only the
-    main thread sets it.
+    A search decomposes matrices with some hundred rows again and again. Threads do not speed this
+    up, but wait for each other actively, and slow it down many times if other processes run. The
+    limit applies to the whole process, and one thread cannot restore what another has set, so
+    only the main thread sets it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -27,6 +27,6 @@ def one_thread_of_lapack() -> Iterator[None]:
 
 @functools.cache
 def _pools() -> Any:
-    import scipy.linalg.cython_lapack  # noqa: F401  the library that JAX decomposes with on CPUs
+    import scipy.linalg.cython_lapack  # noqa: F401  JAX uses this library for decompositions on CPUs
 
     return ThreadpoolController().select(user_api="blas")

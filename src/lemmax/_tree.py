@@ -37,16 +37,16 @@ def tree_move(x: PyTree, length: RealScalar, direction: PyTree) -> PyTree:
 
 
 def tree_where(condition: Bool[Array, ""], a: PyTree, b: PyTree) -> PyTree:
-    """Choose all of ``a`` or all of ``b``; what is not chosen cannot leak, not even NaN."""
+    """Select all of ``a`` or all of ``b``; NaN in the other one does not leak."""
     return jax.tree.map(lambda u, v: jnp.where(condition, u, v), a, b)
 
 
 def tree_all_finite(a: PyTree) -> Bool[Array, ""]:
-    """Whether no leaf holds NaN or infinity."""
+    """Whether all leaves are finite."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(a)]
     return functools.reduce(jnp.logical_and, finite)
 
 
 def is_traced(tree: PyTree) -> bool:
-    """Whether any leaf is abstract: inside ``jit``, ``vmap`` or ``grad``."""
+    """Whether any leaf is a tracer: inside ``jit``, ``vmap`` or ``grad``."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))

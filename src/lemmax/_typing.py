@@ -1,4 +1,4 @@
-"""Names for the kinds of values that pass between layers."""
+"""Type aliases shared by all layers."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     AnyArray: TypeAlias = Array
 else:
     AnyArray: TypeAlias = Array | np.ndarray
-"""A JAX array, or a NumPy array that stands in for one: to a type checker they are the same."""
+"""A JAX or NumPy array; for a type checker both are the same."""
 
 Parameters: TypeAlias = Any
-"""A pytree of floating-point arrays: what the optimiser moves."""
+"""A pytree of floating-point arrays: the optimisation variables."""
 
 RealScalar: TypeAlias = Float[Array, ""]
-"""A real number on the device."""
+"""A real scalar on the device."""
 
 RealLike: TypeAlias = float | int | Array | np.ndarray | np.floating
-"""A hyper-parameter: a Python number, or an array when a batch of them is mapped over."""
+"""A hyper-parameter: a Python number, or an array of them under vmap."""

@@ -1,4 +1,4 @@
-"""What `jax.grad`, `jax.jacrev` and `jax.jvp` of a run differentiate."""
+"""Options for `jax.grad`, `jax.jacrev` and `jax.jvp` of a run."""
 
 import equinox as eqx
 
@@ -6,35 +6,35 @@ from ._checks import check_real
 
 
 class AbstractGradient(eqx.Module):
-    """How a run is differentiated: one of the classes of this module."""
+    """How a run is differentiated; see the classes of this module."""
 
 
 class Implicit(AbstractGradient):
     """The derivative of the solution, by the implicit function theorem.
 
-    ``result.x``, ``result.point`` and ``result.value`` are differentiated with respect to every
-    array of the problem: data, operator, weights, and what a map holds. The start, the method and
-    the stopping rules have no part in the solution: their derivatives are 0, and so are those of
-    ``last_x`` and the trace. No step is differentiated, so that memory does not depend on their
-    number.
+    ``result.x``, ``result.point`` and ``result.value`` are differentiated with respect to all
+    arrays of the problem: data, operator, weights, and arrays of the map. The solution does not
+    depend on the start, the method and the stopping rules: their derivatives are 0, and so are
+    those of ``last_x`` and the trace. Steps are not differentiated, so memory does not grow with
+    their number.
 
     Parameters
     ----------
     zero : float, optional
-        Residuals below this part of the typical size of the data vanish at the solution, and go on
-        doing so: this concerns `L1`, `Quantile` and `L2`. About 2e-7 in float64, 5e-3 in float32 if
-        not given. The run must be as accurate.
+        Residuals below this multiple of the typical size of the data count as 0, and stay 0. This
+        matters for `L1`, `Quantile` and `L2`. Default: about 2e-7 in float64, 5e-3 in float32. The
+        run must be as accurate.
 
     Notes
     -----
-    Where the map has more parameters than its points, the derivative of the point is unique; that
-    of x is the one of minimum norm. With data that are explained exactly, more residuals may vanish
-    than there are degrees of freedom, or the rank may be below its bound. The derivative then is
-    that along changes of the data which keep it so. Others have none: `jax.jvp` raises for them;
-    reverse mode does not see them.
+    If the map has more parameters than degrees of freedom, the derivative of the point is unique,
+    and that of x is the one of minimum norm. With exact data, more residuals may vanish than there
+    are degrees of freedom, or the rank may be below its bound. The derivative then is that along
+    changes of the data which preserve this. For other changes there is none: `jax.jvp` raises an
+    error, reverse mode cannot detect them.
 
-    Where a run did not succeed, is not at a stationary point, or leaves the point undetermined,
-    there is no derivative: an error says so, or NaN inside of ``jit`` and ``vmap``.
+    If a run failed, is not at a stationary point, or leaves the point undetermined, there is no
+    derivative: an error is raised, or the derivative is NaN inside ``jit`` and ``vmap``.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Implicit(AbstractGradient):
 
 
 class NoGradient(AbstractGradient):
-    """The result counts as a constant: all derivatives are 0.
+    """Treat the result as a constant: all derivatives are 0.
 
     Examples
     --------

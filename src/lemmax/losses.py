@@ -1,8 +1,8 @@
-"""Convex losses of a residual: value, subgradient, prox, constants.
+"""Convex losses of a residual: value, subgradient, prox, growth constants.
 
-Subgradients are written by hand because their value at a kink matters: it is 0 there, so that
-a point that fits the data exactly is a fixed point. Every loss takes optional nonnegative
-weights, one per observation (or anything that broadcasts to them).
+Subgradients are written by hand because their value at a kink matters: it is 0, so that a point
+that fits the data exactly is a fixed point. Every loss takes optional nonnegative weights, one
+per observation (or any array that broadcasts to the observations).
 """
 
 import abc
@@ -21,10 +21,11 @@ from ._typing import RealLike, RealScalar
 
 
 class LossConstants(NamedTuple):
-    """How a loss grows, in the Euclidean norm of the residual; None where there is no constant.
+    """Growth constants of a loss in the Euclidean norm of the residual.
 
-    A *sharp* loss satisfies ``value(r) >= sharpness * |r|`` and is ``lipschitz``; a *quadratic*
-    one satisfies ``value(r) >= growth / 2 * |r|^2`` and has ``smoothness``-Lipschitz gradients.
+    A *sharp* loss satisfies ``value(r) >= sharpness * |r|`` and is ``lipschitz``-Lipschitz. A
+    *quadratic* loss satisfies ``value(r) >= growth / 2 * |r|^2`` and has a
+    ``smoothness``-Lipschitz gradient. A constant that does not exist is None.
     """
 
     sharpness: RealScalar | None = None
@@ -40,17 +41,16 @@ def _as_weights(weights: Any) -> Array | None:
     if not is_traced(weights) and not bool(
         np.all(np.isfinite(weights)) and np.all(np.asarray(weights) >= 0)
     ):
-        raise ValueError("Weights must be finite and not negative.")
+        raise ValueError("Weights must be finite and nonnegative.")
     return weights
 
 
 class AbstractLoss(eqx.Module):
     """A convex function of the residual with minimum 0 at 0.
 
-    A subclass says in the class variable ``quadratic`` whether it grows like the square of the
-    residual near 0 (True) or like its norm (False), and applies its weights with
-    ``self._weighted(terms)``. A new loss implements the abstract members and gets one line in the
-    list of cases that the law checks of `lemmax.testing` run over.
+    A subclass implements the abstract members, sets the class variable ``quadratic``, and applies
+    its weights with ``self._weighted(terms)``. Add it to ``tests/cases/`` so that the law checks
+    of `lemmax.testing` run on it.
     """
 
     quadratic: eqx.AbstractClassVar[bool]
@@ -60,16 +60,16 @@ class AbstractLoss(eqx.Module):
     """Whether the loss is a sum over the entries of the residual."""
 
     degree: ClassVar[int | None] = None
-    """The N for which ``h(t r) = t^N h(r)`` for positive t; None if there is none."""
+    """The degree N of homogeneity, ``h(t r) = t^N h(r)`` for t > 0; None if not homogeneous."""
 
     symmetric: ClassVar[bool] = True
-    """Whether residuals of either sign cost the same."""
+    """Whether ``h(-r) = h(r)``."""
 
     weights: Array | None = eqx.field(default=None, converter=_as_weights, kw_only=True)
 
     @abc.abstractmethod
     def value(self, residual: Array) -> RealScalar:
-        """The loss."""
+        """Value of the loss."""
 
     @abc.abstractmethod
     def subgradient(self, residual: Array) -> Array:
@@ -77,35 +77,41 @@ class AbstractLoss(eqx.Module):
 
     @abc.abstractmethod
     def prox(self, residual: Array, step: RealLike) -> Array:
-        """The u that minimises ``value(u) + |u - residual|^2 / (2 step)``."""
+        """Proximal operator: the minimiser u of ``value(u) + |u - residual|^2 / (2 step)``."""
 
     @abc.abstractmethod
     def constants(self, size: int) -> LossConstants:
-        """Growth constants for a residual of that many entries."""
+        """Growth constants for a residual with ``size`` entries."""
 
     def weight(self, residual: Array) -> Array:
-        """The weights under which half of the squared residuals has the slope of the loss.
+        """Weights for iteratively reweighted least squares.
 
-        ``weight(r) * r`` is the subgradient, and ``weight(r) * (u - r)**2 / 2`` bounds what the
-        loss of u exceeds its tangent by: that is what reweighted least squares rest on. A loss with
-        a kink has none, since its weights would be infinite there.
+        ``weight(r) * r`` is the subgradient, and ``h(r) + h'(r) (u - r) + weight(r) (u - r)^2 / 2``
+        is an upper bound of ``h(u)``. Losses with a kink have no such weights: they would be
+        infinite at the kink.
         """
-        raise TypeError(f"{type(self).__name__} has a kink, and no weights of residuals.")
+        raise TypeError(f"{type(self).__name__} has a kink, so it has no reweighting weights.")
 
     @property
     def reweightable(self) -> bool:
-        """Whether it has weights of residuals, see `weight`."""
+        """Whether `weight` is defined (the loss has no kink)."""
         return type(self).weight is not AbstractLoss.weight
 
     @property
     def robust(self) -> bool:
-        """Whether a minimiser bears some gross errors: not where the largest residuals rule."""
+        """Whether large residuals have bounded influence on the minimiser."""
         return not isinstance(self, (L2, SquaredL2))
 
     @property
     def depends_on_norm_alone(self) -> bool:
-        """Whether an orthogonal change of coordinates leaves the loss unchanged."""
+        """Whether the loss is a function of the Euclidean norm of the residual."""
         return not self.robust and self.weights is None
+
+    def with_weights(self, weights: Any) -> "AbstractLoss":
+        """The same loss with other weights of the observations; those of weight 0 are missing."""
+        return eqx.tree_at(
+            lambda loss: loss.weights, self, to_device(weights), is_leaf=lambda leaf: leaf is None
+        )
 
     def _weighted(self, terms: Array) -> Array:
         return terms if self.weights is None else self.weights.astype(terms.dtype) * terms
@@ -120,7 +126,7 @@ class AbstractLoss(eqx.Module):
 
 
 class L1(AbstractLoss):
-    """Sum of absolute values: robust to gross outliers.
+    """Sum of absolute values, robust to outliers.
 
     Parameters
     ----------
@@ -153,18 +159,18 @@ class L1(AbstractLoss):
         return jnp.sign(residual) * shrunk
 
     def constants(self, size: int) -> LossConstants:
-        """Sharp, and Lipschitz with the root of the size."""
+        """Sharp; the Lipschitz constant is the square root of the size."""
         low, high = self._weight_range()
         return LossConstants(sharpness=low, lipschitz=high * size**0.5)
 
 
 class L2(AbstractLoss):
-    """Euclidean norm (not squared): sharp, for exact data.
+    """Euclidean norm (not squared), for exact data.
 
     Parameters
     ----------
     weights : array, optional
-        Turns it into ``sqrt(sum(weights * residual**2))``.
+        With weights the loss is ``sqrt(sum(weights * residual**2))``.
 
     Examples
     --------
@@ -189,18 +195,18 @@ class L2(AbstractLoss):
         return jnp.where(norm > 0, self._weighted(residual) / jnp.where(norm > 0, norm, 1), 0)
 
     def weight(self, residual: Array) -> Array:
-        """One divided by the norm, times the weights; 0 at 0."""
+        """The weights divided by the norm; 0 at 0."""
         norm = self.value(residual)
         return jnp.where(norm > 0, self._weight(residual) / jnp.where(norm > 0, norm, 1), 0)
 
     def prox(self, residual: Array, step: RealLike) -> Array:
-        """Shrink towards 0; with weights, by the root of a scalar equation."""
+        """Shrink towards 0; with weights, by solving a scalar equation."""
         weight = self._weight(residual)
         if self.weights is None:
             norm = tree_norm(residual)
             return residual * jnp.maximum(1 - step / jnp.where(norm > 0, norm, jnp.inf), 0)
         # u = r nu / (nu + step w), where nu = |u|_w solves sum w r^2 / (nu + step w)^2 = 1.
-        # The left side falls in nu, from |r|_{1/w} / step squared at 0: bisect on it.
+        # The left-hand side decreases in nu, so bisection finds the root.
         scaled = jnp.sqrt(weight) * residual
 
         def excess(nu):
@@ -223,13 +229,13 @@ class L2(AbstractLoss):
         return jnp.where(weight == 0, residual, jnp.where(inside, 0, shrunk))
 
     def constants(self, size: int) -> LossConstants:
-        """Sharp and Lipschitz, both 1 without weights."""
+        """Sharp and Lipschitz; both constants are 1 without weights."""
         low, high = self._weight_range()
         return LossConstants(sharpness=low**0.5, lipschitz=high**0.5)
 
 
 class SquaredL2(AbstractLoss):
-    """One half of the squared Euclidean norm: least squares.
+    """Half the squared Euclidean norm: least squares.
 
     Parameters
     ----------
@@ -249,7 +255,7 @@ class SquaredL2(AbstractLoss):
     degree: ClassVar[int] = 2
 
     def value(self, residual: Array) -> RealScalar:
-        """Half of the weighted sum of squares."""
+        """Half the weighted sum of squares."""
         return jnp.sum(self._weighted(residual**2)) / 2
 
     def subgradient(self, residual: Array) -> Array:
@@ -257,7 +263,7 @@ class SquaredL2(AbstractLoss):
         return self._weighted(residual)
 
     def weight(self, residual: Array) -> Array:
-        """The weights themselves, whatever the residual."""
+        """The given weights, for every residual."""
         return self._weight(residual)
 
     def prox(self, residual: Array, step: RealLike) -> Array:
@@ -265,20 +271,20 @@ class SquaredL2(AbstractLoss):
         return residual / (1 + step * self._weight(residual))
 
     def constants(self, size: int) -> LossConstants:
-        """Quadratic growth and smoothness, both 1 without weights."""
+        """Quadratic growth and smoothness; both constants are 1 without weights."""
         low, high = self._weight_range()
         return LossConstants(growth=low, smoothness=high)
 
 
 class Huber(AbstractLoss):
-    """Quadratic up to ``threshold``, linear beyond: noise and outliers at once.
+    """Huber loss: quadratic up to ``threshold``, linear beyond; for noise with outliers.
 
     ``r^2 / 2`` where ``|r| <= threshold``, else ``threshold * (|r| - threshold / 2)``.
 
     Parameters
     ----------
     threshold : float
-        Where a residual stops to count as noise. Positive.
+        The residual at which the loss becomes linear. Positive.
     weights : array, optional
         One nonnegative weight per observation.
 
@@ -303,35 +309,35 @@ class Huber(AbstractLoss):
         return jnp.sum(self._weighted(jnp.abs(inner) * (jnp.abs(residual) - jnp.abs(inner) / 2)))
 
     def subgradient(self, residual: Array) -> Array:
-        """The residual, clipped."""
+        """The residual, clipped to the threshold."""
         return self._weighted(jnp.clip(residual, -self.threshold, self.threshold))
 
     def weight(self, residual: Array) -> Array:
-        """1 up to the threshold, then falling as one divided by the residual."""
+        """1 up to the threshold, ``threshold / |r|`` beyond."""
         size = jnp.maximum(jnp.abs(residual), self.threshold)
         return self._weighted(jnp.asarray(self.threshold) / size)
 
     def prox(self, residual: Array, step: RealLike) -> Array:
-        """Divide the small entries, shift the large ones."""
+        """Shrink small entries by a factor, large ones by a constant."""
         slope = step * self._weight(residual)
         return residual - slope * jnp.clip(residual / (1 + slope), -self.threshold, self.threshold)
 
     def constants(self, size: int) -> LossConstants:
-        """Lipschitz and smooth; growth only locally, so no constant for it."""
+        """Lipschitz and smooth. Growth is only local, so it has no constant."""
         _, high = self._weight_range()
         return LossConstants(lipschitz=self.threshold * high * size**0.5, smoothness=high)
 
 
 class Quantile(AbstractLoss):
-    """Tilted absolute value: the residual ``model - data`` is pushed to a quantile.
+    """Quantile (pinball) loss of the residual ``model - data``.
 
-    ``(1 - level) * r`` for positive residuals (model above data) and ``-level * r`` for negative
-    ones, so that at the best constant model a fraction ``level`` of the data lies below it.
+    ``(1 - level) * r`` for positive and ``-level * r`` for negative residuals. The best constant
+    model is the ``level``-quantile of the data.
 
     Parameters
     ----------
     level : float
-        Between 0 and 1, both excluded; one half gives half of `L1`.
+        In the open interval (0, 1); 0.5 gives half of `L1`.
     weights : array, optional
         One nonnegative weight per observation.
 
@@ -360,12 +366,12 @@ class Quantile(AbstractLoss):
         return jnp.sum(self._weighted(tilted))
 
     def subgradient(self, residual: Array) -> Array:
-        """The slope on either side, 0 at 0."""
+        """The slope on the residual's side; 0 at 0."""
         slope = jnp.where(residual > 0, 1 - self.level, -self.level).astype(residual.dtype)
         return self._weighted(jnp.where(residual == 0, 0, slope))
 
     def prox(self, residual: Array, step: RealLike) -> Array:
-        """Soft thresholding with a threshold for either side."""
+        """Soft thresholding, with one threshold for each sign."""
         scale = step * self._weight(residual)
         above = jnp.maximum(residual - (1 - self.level) * scale, 0)
         return above + jnp.minimum(residual + self.level * scale, 0)

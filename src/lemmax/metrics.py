@@ -1,7 +1,7 @@
-"""Measures of success that know the truth; solvers never see them, only the trace does.
+"""Error measures that use the true solution; they appear in the trace, solvers never see them.
 
-A metric is any callable ``(x, evaluation) -> scalar``. Those here carry their arrays as fields,
-so that another truth of the same shape does not compile again.
+A metric is any callable ``(x, evaluation) -> scalar``. The metrics here have their arrays as
+fields, so that another truth of the same shape does not compile again.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from .problem import Evaluation
 
 
 class RelativeError(eqx.Module):
-    """``|F(x) - truth| / |truth|``.
+    """The relative error ``|F(x) - truth| / |truth|``.
 
     Parameters
     ----------
     truth : AbstractPoint or array
-        What ought to be found. Factored if possible: distances between factored points are
-        cheap and accurate.
+        The true point, factored if possible: distances between factored points are cheap and
+        accurate.
 
     Examples
     --------
@@ -51,14 +51,19 @@ class RelativeError(eqx.Module):
 
 
 def factor_match_score(factors: Sequence[Any], others: Sequence[Any]) -> float:
-    """How much two decompositions of a tensor agree: 1 if they have the same terms, up to order.
+    """Similarity of two CP decompositions: 1 if they have the same terms in any order.
 
-    The mean over the terms, paired as well as can be, of the product over the modes of the cosines
-    between their vectors. Sizes do not matter. Terms without a partner count as 0.
+    The mean over the terms, optimally matched, of the product over the modes of the cosines between
+    their vectors. Norms do not matter. Terms without a match count as 0.
 
     Parameters
     ----------
     factors, others : sequences of arrays of shape (length of the mode, rank)
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
 
     Examples
     --------
@@ -74,7 +79,7 @@ def factor_match_score(factors: Sequence[Any], others: Sequence[Any]) -> float:
 
     lengths = [[len(factor) for factor in each] for each in (factors, others)]
     if lengths[0] != lengths[1]:
-        raise ValueError(f"Tensors of shapes {lengths[0]} and {lengths[1]} have no terms to match.")
+        raise ValueError(f"Tensors of shapes {lengths[0]} and {lengths[1]} cannot be compared.")
     signed = np.ones(())
     for mine, theirs in zip(factors, others, strict=True):
         signed = signed * (_unit_columns(mine).T @ _unit_columns(theirs))

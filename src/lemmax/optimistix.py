@@ -1,4 +1,4 @@
-"""Least squares between lemmax and optimistix: either's methods on the other's problems.
+"""Use lemmax methods in optimistix, and optimistix solvers on lemmax problems.
 
 It needs the extra ``optimistix``: ``pip install 'lemmax[optimistix]'``.
 """
@@ -38,7 +38,7 @@ except ImportError as error:
         "lemmax.optimistix needs optimistix: pip install 'lemmax[optimistix]'."
     ) from error
 
-# What a run that did not succeed is to optimistix.
+# The optimistix results of failed runs.
 _RESULTS = {
     Status.STEP_LIMIT: optx.RESULTS.nonlinear_max_steps_reached,
     Status.STAGNATED: optx.RESULTS.nonlinear_divergence,
@@ -46,7 +46,7 @@ _RESULTS = {
     Status.NON_FINITE: optx.RESULTS.nonfinite,
     Status.LINEAR_SOLVE_FAILED: optx.RESULTS.singular,
 }
-# And the other way round; all other results are about linear systems.
+# And vice versa; all other results concern linear systems.
 _STATUSES = (
     (optx.RESULTS.successful, Status.CONVERGED),
     (optx.RESULTS.nonlinear_max_steps_reached, Status.STEP_LIMIT),
@@ -56,7 +56,7 @@ _STATUSES = (
 
 
 class _Run(eqx.Module):
-    """Whether the run is over, and how it ended."""
+    """Whether the run has ended, and how."""
 
     ended: Array
     code: Array
@@ -64,20 +64,20 @@ class _Run(eqx.Module):
 
 
 class LeastSquares(optx.AbstractLeastSquaresSolver):
-    """A method of lemmax as a solver of `optimistix.least_squares`.
+    """A lemmax method as a solver for `optimistix.least_squares`.
 
-    One step of it, for optimistix, is a whole run of `lemmax.solve`: its stopping rules hold, the
-    best iterate is returned, and its status becomes the result. It works under ``jit`` and
-    ``vmap``; derivatives are optimistix's, by the implicit function theorem.
+    One step, for optimistix, is a whole run of `lemmax.solve`: its stopping rules apply, the best
+    iterate is returned, and its status becomes the result. It works under ``jit`` and ``vmap``;
+    derivatives are optimistix's, by the implicit function theorem.
 
     Parameters
     ----------
     method : AbstractMethod
-        From ``lm.methods``: one for smooth losses that needs no target value.
+        One of ``lm.methods`` for smooth losses that needs no target value.
     rtol : float
         The ``tol`` of `lemmax.solve`.
     max_steps : int
-        Most steps of the method. (That of `optimistix.least_squares` counts runs.)
+        Maximum number of steps of the method. (That of `optimistix.least_squares` counts runs.)
 
     Examples
     --------
@@ -109,16 +109,16 @@ class LeastSquares(optx.AbstractLeastSquaresSolver):
 
     @property
     def atol(self) -> float:
-        """There is none: lemmax compares with the value at the start."""
+        """0: lemmax compares with the initial value."""
         return 0.0
 
     @property
     def norm(self) -> Callable[[PyTree], Array]:  # pyright: ignore
-        """As all of optimistix's solvers have it; lemmax judges values of the objective."""
+        """Required by optimistix; lemmax tests values of the objective."""
         return optx.max_norm
 
     def init(self, fn, y, args, options, f_struct, aux_struct, tags) -> _Run:
-        """Nothing has been run."""
+        """The state before the run."""
         zero = jnp.zeros((), jnp.int32)
         return _Run(jnp.zeros((), bool), zero, zero)
 
@@ -136,26 +136,26 @@ class LeastSquares(optx.AbstractLeastSquaresSolver):
         return result.x, _Run(jnp.ones((), bool), code, steps), fn(result.x, args)[1]
 
     def terminate(self, fn, y, args, options, state, tags) -> tuple[Array, Any]:
-        """After one run; its status as a result."""
+        """End after one run, with its status as the result."""
         result = optx.RESULTS.successful
         for status, meaning in _RESULTS.items():
             result = optx.RESULTS.where(state.code == status, meaning, result)
         return state.ended, result
 
     def postprocess(self, fn, y, aux, args, options, state, tags, result):
-        """The status and the steps of lemmax are among the statistics."""
+        """Add lemmax's status and number of steps to the statistics."""
         return y, aux, {"lemmax_status": state.code, "lemmax_steps": state.steps}
 
 
 class Solved(NamedTuple):
-    """What optimistix made of a problem of lemmax."""
+    """The result of an optimistix solver on a lemmax problem."""
 
     x: Parameters
     """The parameters."""
     point: AbstractPoint
-    """The point they make."""
+    """The point F(x)."""
     value: Any
-    """The objective there."""
+    """The objective at x."""
     steps: int
     status: Status
     solution: Any
@@ -163,20 +163,20 @@ class Solved(NamedTuple):
 
 
 def solve(problem: Composite, solver: Any, x0: Parameters, *, max_steps: int = 256) -> Solved:
-    """Minimise a composite objective by a solver of optimistix.
+    """Minimise a composite objective with an optimistix solver.
 
     Parameters
     ----------
     problem : Composite
-        With the loss `SquaredL2` for least-squares solvers; minimisers take any, and do best if it
-        is smooth.
+        With the loss `SquaredL2` for least-squares solvers; minimisers accept any loss, preferably
+        a smooth one.
     solver : optimistix solver
         Such as ``optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8)``, or a minimiser such as
         ``optimistix.BFGS(rtol=1e-8, atol=1e-8)``.
     x0 : array or pytree of arrays
-        Where to start. Float64 arrays are computed in float64 whatever JAX's x64 mode.
+        The starting point. Float64 arrays are computed in float64 in either x64 mode.
     max_steps : int
-        Most steps to take.
+        Maximum number of steps.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def solve(problem: Composite, solver: Any, x0: Parameters, *, max_steps: int = 2
     squares = isinstance(solver, optx.AbstractLeastSquaresSolver)
     if squares and not isinstance(problem.loss, SquaredL2):
         raise ValueError(
-            f"{type(solver).__name__} is for least squares, and the loss is "
+            f"{type(solver).__name__} is for least squares, but the loss is "
             f"{type(problem.loss).__name__}: use SquaredL2, or a minimiser such as optimistix.BFGS."
         )
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
@@ -226,7 +226,7 @@ def _measured(x: Parameters, problem: Composite) -> Array:
 
 
 def _residuals(x: Parameters, problem: Composite) -> PyTree:
-    """Of which half of the sum of squares is the objective."""
+    """The objective is half the sum of squares of these."""
     residual, weights = _measured(x, problem), problem.loss.weights
     return residual if weights is None else residual * jnp.sqrt(weights)
 

@@ -1,6 +1,6 @@
-"""Web pages in one file: no scripts, nothing fetched from elsewhere, readable on a phone.
+"""HTML pages in a single file: no scripts, nothing loaded from elsewhere, readable on a phone.
 
-Every block is a `Markup`; plain strings among the arguments are escaped.
+Every block is a `Markup`; plain strings are escaped.
 """
 
 import base64
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 TONES = ("good", "caution", "bad", "plain")
-# Pictures of 150 dots an inch have letters of 10 points, 21 dots; shrunk by more than this, to less
-# than 9, they cannot be read.
+# Pictures have 150 dots per inch, so 10-point letters are 21 dots high. If scaled down by more than
+# this, to less than 9 dots, they are illegible.
 _SMALLEST = 0.43
 
 _STYLE = """
@@ -52,13 +52,13 @@ tr:target { background: var(--shade); }
 
 
 class Markup(str):
-    """HTML that is safe to put into a page as it is."""
+    """HTML that needs no escaping."""
 
     __slots__ = ()
 
 
 def markup(*items: Any) -> Markup:
-    """Join blocks; whatever is not `Markup` is escaped.
+    """Join blocks; anything that is not `Markup` is escaped.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def markup(*items: Any) -> Markup:
 
 
 def page(title: str, *blocks: Any) -> str:
-    """A whole document: the title as its headline, then the blocks.
+    """A complete document: the title as a heading, then the blocks.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def page(title: str, *blocks: Any) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # An icon that is empty keeps browsers from asking for one.
+        # An empty icon keeps browsers from requesting one.
         '<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{html.escape(title)}</h1>\n{markup(*blocks)}\n</body>\n</html>\n"
@@ -90,7 +90,7 @@ def page(title: str, *blocks: Any) -> str:
 
 
 def section(title: str, *blocks: Any, name: str = "") -> Markup:
-    """A part with a headline; ``name`` is what links lead to."""
+    """A section with a heading; ``name`` is its anchor."""
     anchor = f' id="{html.escape(name)}"' if name else ""
     return markup(
         Markup(f"<section{anchor}><h2>"), title, Markup("</h2>"), *blocks, _end("section")
@@ -98,39 +98,39 @@ def section(title: str, *blocks: Any, name: str = "") -> Markup:
 
 
 def heading(text: str) -> Markup:
-    """A headline within a section."""
+    """A heading within a section."""
     return _element("h3", text)
 
 
 def paragraph(*items: Any, faint: bool = False) -> Markup:
-    """Text, perhaps less prominent."""
+    """A paragraph; less prominent if ``faint``."""
     return _element("p", *items, kind="faint" if faint else "")
 
 
 def code(text: str) -> Markup:
-    """Lines of a program; long ones are wrapped."""
+    """A code block; long lines are wrapped."""
     return _element("pre", _element("code", text))
 
 
 def card(*blocks: Any) -> Markup:
-    """Blocks that belong together, set off from the rest."""
+    """A box around blocks."""
     return _element("div", *blocks, kind="card")
 
 
 def details(summary: str, *blocks: Any) -> Markup:
-    """Blocks that are folded away until asked for."""
+    """Blocks that are collapsed until they are opened."""
     return _element("details", _element("summary", summary), *blocks)
 
 
 def link(text: str, target: str) -> Markup:
-    """A link, within the page with ``#name``."""
+    """A link; ``#name`` leads to an anchor of the page."""
     return markup(Markup(f'<a href="{html.escape(target)}">'), text, _end("a"))
 
 
 def badge(text: str, tone: str = "plain") -> Markup:
-    """A coloured word or two; ``tone`` is one of ``good``, ``caution``, ``bad``, ``plain``."""
+    """A short text in a coloured box; ``tone`` is ``good``, ``caution``, ``bad`` or ``plain``."""
     if tone not in TONES:
-        raise ValueError(f"No tone called {tone!r}; there are {', '.join(TONES)}.")
+        raise ValueError(f"There is no tone {tone!r}; use one of {', '.join(TONES)}.")
     return _element("span", text, kind=f"badge {tone}")
 
 
@@ -140,7 +140,7 @@ def table(
     caption: str = "",
     names: Sequence[str] | None = None,
 ) -> Markup:
-    """A table that scrolls sideways on its own where the screen is narrow.
+    """A table, which scrolls horizontally on narrow screens.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def table(
     rows : iterable of sequences
     caption : str
     names : sequence of str, optional
-        What links to the rows lead to; one for each row, empty for none.
+        Anchors of the rows; empty strings for none.
     """
     rows = list(rows)
     head = _element("tr", *(_element("th", cell) for cell in header))
@@ -165,16 +165,16 @@ def table(
 
 
 def picture(source: Any, description: str, caption: str = "") -> Markup:
-    """A picture, embedded.
+    """An embedded picture.
 
     Parameters
     ----------
     source : path or matplotlib Figure
-        A PNG file, or what to make one of.
+        A PNG file, or a figure to be saved as one.
     description : str
-        For who cannot see it.
+        Alternative text.
     caption : str
-        Below it.
+        Caption below the picture.
     """
     if isinstance(source, (str, pathlib.Path)):
         data = pathlib.Path(source).read_bytes()
@@ -183,7 +183,7 @@ def picture(source: Any, description: str, caption: str = "") -> Markup:
         source.savefig(buffer, format="png", dpi=150)
         data = buffer.getvalue()
     width, height = _png_size(data)
-    # On a phone letters would be too small to read; it scrolls instead.
+    # On a phone the letters would be illegible, so the picture scrolls instead.
     least = _SMALLEST * width
     encoded = base64.b64encode(data).decode("ascii")
     image = Markup(
@@ -195,9 +195,9 @@ def picture(source: Any, description: str, caption: str = "") -> Markup:
 
 
 def _png_size(data: bytes) -> tuple[int, int]:
-    """Width and height, which a PNG file has after its signature and the first chunk's head."""
+    """Width and height, from the header of a PNG file."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise ValueError("Pictures on a page are PNG files; this is not one.")
+        raise ValueError("Pictures on a page must be PNG files.")
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 

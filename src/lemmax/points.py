@@ -1,7 +1,7 @@
-"""What a map produces: a point, dense or factored.
+"""Points: what a map returns, dense or factored.
 
-A factored point answers for its norm, distances and entries without forming the matrix or
-tensor it stands for. Its dual, what an operator's adjoint hands back, is in `covectors`.
+A factored point computes norms, distances and entries without forming the matrix or tensor. The
+dual objects, which adjoints of operators return, are in `covectors`.
 """
 
 import abc
@@ -22,7 +22,7 @@ from ._typing import AnyArray, RealScalar
 
 
 class AbstractPoint(eqx.Module):
-    """An element of the ambient space, where the loss is measured."""
+    """An element of the ambient space: the value F(x) of a map."""
 
     @abc.abstractmethod
     def dense(self) -> PyTree:
@@ -38,7 +38,7 @@ class AbstractPoint(eqx.Module):
 
     @abc.abstractmethod
     def distance(self, other: "AbstractPoint") -> RealScalar:
-        """Norm of the difference, accurate also when it is tiny."""
+        """Norm of the difference, to full relative accuracy."""
 
     @abc.abstractmethod
     def entries(self, *indices: AnyArray) -> Array:
@@ -46,7 +46,7 @@ class AbstractPoint(eqx.Module):
 
 
 class DensePoint(AbstractPoint):
-    """A point stored entry by entry.
+    """A point that stores every entry.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class DensePoint(AbstractPoint):
 class KruskalPoint(AbstractPoint):
     """A matrix or tensor as a sum of outer products of the factors' columns.
 
-    Two factors ``(X, Y)`` stand for the matrix ``X Y'``, three for a CP tensor of order 3.
+    Two factors ``(X, Y)`` represent the matrix ``X Y'``, three a CP tensor of order 3.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class KruskalPoint(AbstractPoint):
 
     @keeps_float64
     def dense(self) -> Array:
-        """Form the matrix or tensor; refuses with a MemoryError if it cannot fit."""
+        """Form the matrix or tensor; raises MemoryError if it does not fit."""
         require_memory(self.shape, self.factors[0].dtype.itemsize, "The dense point")
         return kruskal_to_dense(self._arrays)
 
@@ -154,8 +154,8 @@ class KruskalPoint(AbstractPoint):
     def distance(self, other: AbstractPoint) -> RealScalar:
         """Norm of the difference.
 
-        Between factored points it comes from the orthogonal core of the difference and not from
-        ``|a|^2 - 2<a,b> + |b|^2``, which loses half of the digits.
+        Between factored points it is computed from the orthogonal core of the difference.
+        ``|a|^2 - 2<a,b> + |b|^2`` would lose half of the digits.
         """
         if isinstance(other, KruskalPoint):
             return tree_norm(compressed_difference(self, other)[0])
@@ -173,8 +173,8 @@ class KruskalPoint(AbstractPoint):
 def compressed_difference(a: KruskalPoint, b: KruskalPoint) -> tuple[Array, tuple[Array, ...]]:
     """``a - b`` as a small core and one orthonormal basis per mode.
 
-    The bases span the columns of both points, so the core holds every distance exactly and its
-    size depends on the two ranks alone.
+    The bases span the columns of both points. The core has the norm of the difference, and its
+    size depends only on the two ranks.
     """
     joined = tuple(
         jnp.concatenate([f, g], axis=1) for f, g in zip(a._arrays, b._arrays, strict=True)

@@ -20,21 +20,21 @@ from .operators import AbstractOperator, Identity
 from .points import AbstractPoint, DensePoint, KruskalPoint
 
 _NOT_SYMMETRIC = (
-    "The operator {} measures symmetric points alone, and this map makes others. Use Dense."
+    "The operator {} only measures symmetric points, but this map returns others. Use Dense."
 )
 
 
 class Evaluation(eqx.Module):
-    """Everything a step needs to know about a point, computed once.
+    """All quantities at a point that a step may need, computed once.
 
-    Under ``jit``, what a method does not use is not computed.
+    Under ``jit``, fields that a method does not use are not computed.
     """
 
     x: Parameters
     point: AbstractPoint
     """F(x)."""
     residual: Array
-    """What is measured of the point, less the data."""
+    """The measurements of the point minus the data."""
     value: RealScalar
     """The objective."""
     subgradient: Array
@@ -55,7 +55,7 @@ class Composite(eqx.Module):
     map : AbstractMap
         Smooth, from `lemmax.maps`.
     data : array, pytree of arrays, or KruskalPoint
-        What was observed. Float64 NumPy arrays keep their precision whatever JAX's x64 mode.
+        The observations. Float64 NumPy arrays keep their precision even if JAX's x64 mode is off.
     operator : AbstractOperator
         Linear, from `lemmax.operators`; `Identity` if everything is observed.
 
@@ -89,17 +89,17 @@ class Composite(eqx.Module):
         ):
             if callable(part) and name == "map" and not isinstance(part, (type, kind)):
                 raise TypeError(
-                    "map must be one of lemmax's; wrap a function of your own: "
+                    "map must be a lemmax map; wrap your own function: "
                     "lm.maps.FromFunction(function)."
                 )
-            check_kind(name, part, kind, f"one of lemmax's (an instance of {kind.__name__})")
+            check_kind(name, part, kind, f"a lemmax object (an instance of {kind.__name__})")
         self.loss, self.map, self.operator = loss, map, operator
         self.data = _prepare_data(data, loss)
         _check_shapes(self)
 
     @keeps_float64
     def evaluate(self, x: Parameters) -> Evaluation:
-        """Everything a step needs at x: one forward and one adjoint pass over the data."""
+        """Evaluate all quantities at x, with one forward and one adjoint pass over the data."""
         x = jax.tree.map(jnp.asarray, x)
         point = self.map(x)
         residual, adjoint = self.operator.residual(point, self.data)
@@ -116,7 +116,7 @@ class Composite(eqx.Module):
         )
 
     def value_scales(self, x: Parameters) -> tuple[RealScalar, RealScalar]:
-        """The value at residuals as large as the data, and at those that are rounding errors."""
+        """The loss of residuals as large as the data, and of residuals of rounding size."""
         residual = jax.eval_shape(self.evaluate, x).residual
         data = self.data if isinstance(self.data, AbstractPoint) else DensePoint(self.data)
         typical = (data.norm() / residual.size**0.5).astype(residual.dtype)
@@ -127,8 +127,20 @@ class Composite(eqx.Module):
 
         return value(typical), value(error)
 
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of every observation in the loss; those of weight 0 are missing."""
+        weights = 1.0 if self.loss.weights is None else self.loss.weights
+        return np.broadcast_to(np.asarray(weights, np.float64), self.data.shape)
+
+    def without(self, hidden: np.ndarray) -> "Composite":
+        """The same problem with some observations missing."""
+        weights = np.where(hidden, 0, self.weights).astype(self.data.dtype)
+        loss = self.loss.with_weights(weights)
+        return eqx.tree_at(lambda p: p.loss, self, loss, is_leaf=lambda leaf: leaf is self.loss)
+
     def check_start(self, x0: Parameters) -> None:
-        """Raise a sentence if the parameters do not fit the map, or its points the data."""
+        """Raise an error if x0 does not fit the map, or its points do not fit the data."""
         self.map.check_parameters(x0)
         if self.map.shape is not None:
             return
@@ -151,23 +163,23 @@ class Composite(eqx.Module):
 
 
 def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
-    """Shapes of what a user's function returns; what stops JAX in it, in a sentence."""
+    """Shapes that a user's function returns; JAX's tracing errors become clear messages."""
     try:
-        # Not the map itself, which may hold traced arrays, and could not be compared then.
+        # Not the map itself: it may hold traced arrays, which cannot be compared.
         return jax.eval_shape(lambda x: map(x), x0)
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(
-            "The map's function hands its parameters to NumPy, which JAX cannot follow: use "
+            "The map's function passes its parameters to NumPy, which JAX cannot trace: use "
             "jax.numpy in it."
         ) from error
     except jax.errors.ConcretizationTypeError as error:
         raise TypeError(
             "The map's function needs the value of a parameter (in an if, a while, float() or "
-            "int()), which JAX cannot follow: use jax.numpy.where or jax.lax.cond."
+            "int()), which JAX cannot trace: use jax.numpy.where or jax.lax.cond."
         ) from error
     except (KeyError, IndexError, AttributeError) as error:
         raise ValueError(
-            f"The map's function does not find what it needs in x0, {jax.tree.structure(x0)}: "
+            f"The map's function does not find its parameters in x0, {jax.tree.structure(x0)}: "
             f"{type(error).__name__}: {error}."
         ) from error
 
@@ -188,7 +200,7 @@ def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:
     leaves = jax.tree.leaves(data)
     if not leaves or any(leaf.size == 0 for leaf in leaves):
         raise ValueError("The data are empty.")
-    cure = " Leave those observations out, or replace them by 0 and give them weight 0 in the loss."
+    cure = " Leave those observations out, or set them to 0 and give them weight 0 in the loss."
     require_finite(data, "The data", cure)
     return data
 
@@ -198,7 +210,7 @@ def _check_shapes(problem: Composite) -> None:
     name = type(problem.operator).__name__
     if makes is not None and takes is not None and tuple(makes) != tuple(takes):
         raise ValueError(
-            f"The map makes points of shape {tuple(makes)}, but the operator {name} measures "
+            f"The map returns points of shape {tuple(makes)}, but the operator {name} measures "
             f"points of shape {tuple(takes)}."
         )
     if problem.operator.needs_symmetry and problem.map.symmetric is False:
@@ -211,10 +223,10 @@ def _check_shapes(problem: Composite) -> None:
 
 
 def _check_observations(problem: Composite, point: AbstractPoint | None) -> None:
-    """Compare the data with what the operator announces or, if it does not, makes of a point."""
+    """Compare the data with the operator's observation shape, or with an actual measurement."""
     observed = problem.operator.observation_shape
     if observed is None:
-        with jax.enable_x64(True):  # float64 data may be there in either mode
+        with jax.enable_x64(True):  # the data may be float64 in either mode
             observed = jax.eval_shape(lambda z: problem.operator.measure(z), point).shape
     actual = getattr(problem.data, "shape", None)
     if actual is None or tuple(actual) != tuple(observed):
@@ -235,6 +247,6 @@ def _check_weights(loss: AbstractLoss, observed: tuple[int, ...]) -> None:
         fits = False
     if not fits:
         raise ValueError(
-            f"The loss has weights of shape {shape}, which do not fit observations of shape "
+            f"The loss has weights of shape {shape}, which do not match observations of shape "
             f"{observed}."
         )

@@ -1,4 +1,4 @@
-"""Answers and fitted models from files."""
+"""Reading of saved results and models."""
 
 import pathlib
 from typing import Any
@@ -12,18 +12,18 @@ from .solve.result import KINDS as RESULTS
 
 
 def load(path: str | pathlib.Path, model: Any = None) -> Any:
-    """Read what ``save`` of a result, a recovery, a fit or an estimator has written.
+    """Read a file written by ``save`` of a result, a recovery, a fit or an estimator.
 
-    A file holds numbers and names, never code: what it says is checked before anything is made of
-    it, and nothing is executed. Arrays are NumPy's, equal to the last bit.
+    A file contains numbers and names, never code. It is checked before objects are created, and
+    nothing is executed. Arrays are NumPy arrays, bitwise equal to those saved.
 
     Parameters
     ----------
     path : str or Path
     model : callable or map, optional
-        Of a fit, the function that was fitted; of a recovery with a function of one's own, the map
-        that was given. Functions are not saved. Without it, all that is known about the answer is
-        there, but what evaluates the function raises a sentence.
+        For a fit, the fitted function; for a recovery with a function of your own, its map.
+        Functions are not saved. Without it the numbers are available, but methods that evaluate
+        the function raise an error.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def load(path: str | pathlib.Path, model: Any = None) -> Any:
     Raises
     ------
     ValueError
-        In one sentence, if the file is damaged, or holds something else.
+        If the file is damaged, or contains something else.
 
     Examples
     --------

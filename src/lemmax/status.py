@@ -1,14 +1,14 @@
-"""What happened to a run, as data."""
+"""Statuses of runs and recoveries."""
 
 import enum
 from typing import Any
 
 
 class Status(enum.IntEnum):
-    """How a run ended. ``status.message`` says what it means and what to do about it.
+    """How a run ended. ``status.message`` explains it and suggests a remedy.
 
-    The members are integers, so that a batch of runs carries an array of them which can be
-    compared with a member.
+    The members are integers, so that a batch of runs has an array of them, which can be compared
+    with a member.
 
     Examples
     --------
@@ -31,63 +31,63 @@ class Status(enum.IntEnum):
 
     @property
     def message(self) -> str:
-        """One sentence: what happened, and the cure if there is one."""
+        """An explanation of the status, with a remedy if there is one."""
         return _MESSAGES[self]
 
     @property
     def succeeded(self) -> bool:
-        """Whether the run ended because the requested accuracy was reached."""
+        """Whether the run reached the requested accuracy."""
         return self in (Status.TARGET_REACHED, Status.CONVERGED, Status.STATIONARY)
 
 
 _MESSAGES = {
     Status.RUNNING: "The run has not ended.",
     Status.TARGET_REACHED: (
-        "The value came within tol of the target value, relative to where it began (or was there, "
-        "up to rounding, from the beginning)."
+        "The value reached the target value up to tol, relative to the initial gap (or was there, "
+        "up to rounding, from the start)."
     ),
     Status.CONVERGED: (
-        "The value stopped changing (by more than tol over the window). The step rule knows no "
+        "The value stopped changing (by more than tol over the window). The step rule has no "
         "target value, so this does not certify a minimum: steps that shrink too fast also end "
-        "here. If in doubt, repeat with larger first steps or a slower decay."
+        "here. If in doubt, repeat with larger initial steps or a slower decay."
     ),
     Status.STEP_LIMIT: (
-        "max_steps ran out before tol was reached. Give more steps, or look at the trace: if the "
-        "value still falls, more steps help; if it is flat, change the step or damping rule."
+        "max_steps was reached before tol. If the value still decreases in the trace, use more "
+        "steps; if it is flat, change the step or damping rule."
     ),
     Status.STAGNATED: (
-        "The value stopped improving before the target was within tol (or, where no target is "
-        "known, without ever falling below the start). The target may be lower "
+        "The value stopped improving before it reached the target up to tol (or, without a target, "
+        "without ever decreasing below the start). The target may be lower "
         "than the true minimum (noise or outliers in the data: use steps.BulkPolyak, which "
         "estimates it), the damping may not suit the scale of the loss (try another factor), or "
-        "the start is a stationary point or outside the basin (try another x0)."
+        "the start is a stationary point or too far away (try another x0)."
     ),
     Status.PRECISION_FLOOR: (
-        "The value stopped improving where rounding errors of this dtype begin. This is all the "
-        "precision allows; use float64 arrays to go further."
+        "The value stopped improving at the rounding errors of this dtype. More accuracy needs "
+        "float64 arrays, if these are float32."
     ),
     Status.DIVERGED: (
-        "The value grew far above where it began. Use smaller steps (steps.Polyak(scale=0.5)) or "
-        "more damping, or start closer. The best point seen is returned."
+        "The value grew far above its initial value. Use smaller steps (steps.Polyak(scale=0.5)), "
+        "more damping, or a closer start. The best point seen is returned."
     ),
     Status.NON_FINITE: (
         "A NaN or infinity appeared. Use smaller steps, more damping, or data of moderate scale. "
         "The best point seen is returned."
     ),
     Status.LINEAR_SOLVE_FAILED: (
-        "The damped linear system could not be solved. Use more damping, or allow the linear "
-        "solver more steps. The best point seen is returned."
+        "The damped linear system could not be solved. Use more damping, or more steps of the "
+        "linear solver. The best point seen is returned."
     ),
     Status.STATIONARY: (
-        "The residual is orthogonal, up to tol or rounding errors, to all that the parameters can "
-        "change: a stationary point. Another start may lead to a lower one."
+        "The residual is orthogonal to the range of the Jacobian, up to tol or rounding errors: a "
+        "stationary point. Another start may lead to a lower one."
     ),
     Status.INTERRUPTED: "Stopped by the user or the callback; this is the latest state.",
 }
 
 
 class RecoveryStatus(enum.IntEnum):
-    """The verdict on a recovery. ``status.message`` says what it means and what to do about it.
+    """The verdict on a recovery. ``status.message`` explains it and suggests a remedy.
 
     Examples
     --------
@@ -104,12 +104,12 @@ class RecoveryStatus(enum.IntEnum):
 
     @property
     def message(self) -> str:
-        """One sentence: what happened, and the cure if there is one."""
+        """An explanation of the verdict, with a remedy if there is one."""
         return _VERDICTS[self]
 
     @property
     def succeeded(self) -> bool:
-        """Whether there is an answer that the data support."""
+        """Whether the data support the answer."""
         return self in (RecoveryStatus.EXACT, RecoveryStatus.NOISE_LEVEL)
 
 
@@ -120,25 +120,25 @@ _VERDICTS = {
     ),
     RecoveryStatus.NOISE_LEVEL: (
         "Recovered to the noise level: the point explains more than half of the observations up "
-        "to noise, and predicts others that were kept aside as well."
+        "to noise, and predicts a hold-out set equally well."
     ),
     RecoveryStatus.NOT_IDENTIFIABLE: (
-        "Not identifiable: there are too few observations, or none that see some direction, so "
-        "that other points would fit as well. Observe more, or lower the bound on the rank."
+        "Not identifiable: there are too few observations, or none that determine some direction, "
+        "so other points would fit as well. Observe more, or lower the bound on the rank."
     ),
     RecoveryStatus.NOT_CONVERGED: (
-        "Did not converge to an answer that the data support. Too many may be wrong, too few "
-        "observed for the rank and the noise, or the bound on the rank too low; or the start was "
-        "bad (another seed makes others)."
+        "No answer that the data support was found. There may be too many outliers, too few "
+        "observations for the rank and the noise, or the bound on the rank may be too low; or the "
+        "start was bad (try another seed)."
     ),
     RecoveryStatus.INTERRUPTED: (
-        "Interrupted by the user, the callback or the time limit; this is what it had."
+        "Interrupted by the user, the callback or the time limit; this is the result so far."
     ),
 }
 
 
 class SolveError(RuntimeError):
-    """Raised by ``solve(..., throw=True)`` when a run did not succeed; it carries the result."""
+    """Raised by ``solve(..., throw=True)`` if a run fails; ``result`` has its result."""
 
     def __init__(self, status: Status, result: Any):
         super().__init__(f"{status.name}: {status.message}")
@@ -147,4 +147,4 @@ class SolveError(RuntimeError):
 
 
 class Stopped(Exception):
-    """Raised inside a search when its time is up, or its callback wants no more."""
+    """Raised inside a search when its time is up or its callback asks to stop."""

@@ -1,4 +1,4 @@
-"""What is written and shown of the cells of a table: replaced ones, wrong ones, all of them."""
+"""Output of the cells of a table: replaced cells, outliers, the residual map."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,41 +11,41 @@ from ._outcome import Outcome, shortest
 from ._reading import TableFile
 
 WRONG = ("was", "should be", "error")
-"""What is told of wrong entries."""
+"""Columns that describe outliers."""
 INTERVAL = ("error", "lower", "upper")
 LEVEL = 0.9
-"""Of the intervals."""
-# So many wrong cells are listed on the page, and so many rows are linked from the map.
+"""Level of the intervals."""
+# Number of outliers listed on the page, and of rows linked from the map.
 _SHOWN, _LINKED = 200, 12
 
 
 class Replaced(NamedTuple):
-    """Cells that were missing or wrong, by rows, and what stands there now."""
+    """Cells that were missing or outliers, row by row, and their new values."""
 
     rows: np.ndarray
     columns: np.ndarray
     wrong: np.ndarray
-    """Whether a cell was wrong, and not missing."""
+    """True for outliers, False for missing cells."""
     values: np.ndarray
     errors: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
 
     def only(self, chosen: np.ndarray) -> "Replaced":
-        """Some of them."""
+        """A subset of the cells."""
         return Replaced(*(each[chosen] for each in self))
 
 
 def tell_verdict(outcome: Outcome, model: Any, *names: Callable[[int], str]) -> None:
-    """The verdict of `recover` on the screen and on the page, and the picture that supports it.
+    """Show the verdict of `recover` on the screen and on the page, with its plot.
 
-    With the names that rows and columns have in the file; positions of a tensor have none.
+    Rows and columns have the names of the file; positions of a tensor have none.
     """
     if hasattr(model, "report_"):
         outcome.report(model.report_, *names)
         return
     found = getattr(model, "recovery_", None)
-    if found is None:  # no term is there to be found
+    if found is None:  # no components
         line = f"{model.status_}: there are no components; noise {model.noise_:.3g}."
         outcome.say(line)
         facts = {"status": model.status_, "rank": 0, "noise": model.noise_}
@@ -53,12 +53,12 @@ def tell_verdict(outcome: Outcome, model: Any, *names: Callable[[int], str]) -> 
         return
     outcome.verdict(found.named(*names) if names else found)
     outcome.picture(
-        plots.recovery(found), "Rank and outliers", "Sizes of terms, and sizes of residuals."
+        plots.recovery(found), "Rank and outliers", "Sizes of the terms and of the residuals."
     )
 
 
 def write_replaced(outcome: Outcome, name: str, table: TableFile, replaced: Replaced) -> None:
-    """The table as it was with some cells replaced, which these are, and which were wrong."""
+    """Write the table with some cells replaced, the list of these, and the outliers."""
     whole = table.whole
     assert whole is not None
     columns = list(whole.cells)
@@ -104,13 +104,13 @@ def _texts(column: np.ndarray) -> np.ndarray:
 def show_cells(
     outcome: Outcome, table: TableFile, standard: np.ndarray, replaced: Replaced
 ) -> None:
-    """All cells in a map, with links to the wrong ones.
+    """Show all cells in a map, with links to the outliers.
 
     Parameters
     ----------
     outcome, table
     standard : array of the shape of the table
-        Residuals in standard errors, NaN at holes.
+        Residuals in standard errors; NaN for missing cells.
     replaced : Replaced
     """
     wrong = np.zeros(standard.shape, bool)
@@ -118,8 +118,8 @@ def show_cells(
     wrong[bad.rows, bad.columns] = True
     figure = plots.residual_map(standard, wrong, table.labels, table.columns, first=1)
     words = (
-        "Every cell less what the model has for it, in standard errors. Pale colours are noise; "
-        "wrong cells are red if they are too large, blue if too small; grey cells are missing."
+        "Residual of every cell, in standard errors. Pale colours are noise. Outliers are red if "
+        "they are too large and blue if too small. Grey cells are missing."
     )
     links = _links(table, wrong, _furthest(standard, replaced))
     outcome.picture(figure, "Cells", words, *links, name="cells")
@@ -128,7 +128,7 @@ def show_cells(
 def list_wrong(
     outcome: Outcome, table: TableFile, standard: np.ndarray, replaced: Replaced
 ) -> None:
-    """The wrong cells that are furthest off, in a table with an anchor for every row."""
+    """List the largest outliers in a table with an anchor for every row."""
     bad = _furthest(standard, replaced)
     if not len(bad.rows):
         return
@@ -139,33 +139,33 @@ def list_wrong(
         place = page.link(table.row_name(i), "#cells")
         size = f"{standard[i, j]:.3g}" if 0 < error < np.inf else ""
         rows.append([place, names[j], table.was(i, j), f"{value:.4g}", bounds, size])
-        # The first cell of a row is what links to the row lead to.
+        # The first cell of a row is the target of links to the row.
         anchors.append("" if i in seen else f"row-{i + 1}")
         seen.add(i)
     header = ("row", "column", "was", "should be", "90 % interval", "standard errors off")
     more = int(np.sum(replaced.wrong)) - len(rows)
-    caption = f"The {len(rows)} that are furthest off; {more} more are in outliers.csv."
+    caption = f"The {len(rows)} largest; {more} more are in outliers.csv."
     shown = page.table(header, rows, caption if more else "", anchors)
-    outcome.blocks.append(page.section("Wrong cells", shown, name="wrong"))
+    outcome.blocks.append(page.section("Outlying cells", shown, name="wrong"))
 
 
 def _furthest(standard: np.ndarray, replaced: Replaced) -> Replaced:
-    """The wrong cells that the page lists, the largest errors first."""
+    """The outliers that the page lists, the largest first."""
     bad = replaced.only(replaced.wrong)
     sizes = np.abs(standard[bad.rows, bad.columns])
     return bad.only(np.argsort(-sizes, kind="stable")[:_SHOWN])
 
 
 def _links(table: TableFile, wrong: np.ndarray, listed: Replaced) -> Iterable[page.Markup]:
-    """To the rows of which most is wrong, among those that are listed."""
+    """Links to the listed rows with the most outliers."""
     rows = np.unique(listed.rows)
     if not len(rows):
         return []
     counts = wrong[rows].sum(axis=1)
     order = np.argsort(-counts, kind="stable")[:_LINKED]
-    items: list[Any] = ["Rows with the most wrong cells: "]
+    items: list[Any] = ["Rows with the most outliers: "]
     for place in order:
         row = int(rows[place])
         items += [page.link(table.row_name(row), f"#row-{row + 1}"), f" ({counts[place]}), "]
     items[-1] = items[-1].removesuffix(", ") + ". "
-    return [page.paragraph(*items, page.link("All wrong cells", "#wrong"))]
+    return [page.paragraph(*items, page.link("All outliers", "#wrong"))]

@@ -1,4 +1,4 @@
-"""The cells of a file as text, read by pandas; where they stand in it."""
+"""The cells of a file as text, read by pandas, and their positions in the file."""
 
 import csv
 import pathlib
@@ -16,34 +16,34 @@ from ._files import Refusal
 from ._formats import TEXTS, unreadable
 
 _SEPARATORS = "\t;,"
-# So many lines tell the separator.
+# Number of lines used to detect the separator.
 _LOOKED_AT = 20
-# So many lines of a wrong length are named.
+# Number of lines of a wrong length that a message lists.
 _LISTED = 5
 _QUOTED = re.compile(r'"[^"]*"')
 _BLANKS = r"\s+"
 _SPLIT = "Split the file, or leave columns out."
-# In Python a text takes 50 bytes and its letters; its place in an array and the number, 8 each.
+# A Python string takes 50 bytes plus its letters; its place in an array and the number, 8 each.
 _BYTES_OF_A_CELL = 66
-_NOT_UTF_8 = "{} is not a text in UTF-8 (in Excel, save it as CSV UTF-8)."
+_NOT_UTF_8 = "{} is not a UTF-8 text (in Excel, save it as CSV UTF-8)."
 
 
 class UnclearHeader(Exception):
-    """A first line that may hold names or numbers."""
+    """The first line may contain names or numbers."""
 
 
 class Cells(NamedTuple):
-    """Text in columns, and perhaps names of these."""
+    """Columns of text, perhaps with names."""
 
     names: list[str] | None
     columns: list[np.ndarray]
     lines: np.ndarray | None
-    """Where every row stands in a text or on a sheet; None if a format has no lines."""
+    """Line number of every row in a text or sheet; None if the format has no lines."""
     separator: str = ","
     note: str = ""
 
     def row_name(self, row: int) -> str:
-        """A row as who looks into the file finds it."""
+        """The position of a row in the file, for messages."""
         return place_in_file(self.lines, row)
 
 
@@ -55,7 +55,7 @@ def place_in_file(lines: np.ndarray | None, row: int) -> str:
 def read_cells(
     path: pathlib.Path, kind: str, header: bool | None, sheet: str | None = None
 ) -> Cells:
-    """All cells of a text, an Excel file or a parquet file."""
+    """Read all cells of a text, Excel or parquet file."""
     if kind == ".parquet":
         return _parquet(path)
     note, separator = "", ","
@@ -74,17 +74,17 @@ def read_cells(
     if names is not None:
         columns, lines = [column[1:] for column in columns], lines[1:]
     if not len(lines):
-        raise Refusal(f"{path} has a line of names, but no data.")
+        raise Refusal(f"{path} has a header, but no data.")
     return Cells(names, columns, lines, separator, f"{note} {said}".strip())
 
 
 def _up_to_last(filled: np.ndarray) -> np.ndarray:
-    """Which rows there are: blank ones are, but at the end."""
+    """Which rows exist: blank rows do, except at the end."""
     return np.cumsum(np.atleast_1d(filled)[::-1])[::-1] > 0
 
 
 def _separator(path: pathlib.Path, kind: str) -> str:
-    """What separates the cells of every line, or of the first at least."""
+    """The separator of the cells in every line, or at least in the first."""
     if kind == ".tsv":
         return "\t"
     with _opened(path) as file:
@@ -92,7 +92,7 @@ def _separator(path: pathlib.Path, kind: str) -> str:
             lines = [line for _, line in zip(range(_LOOKED_AT), file, strict=False)]
         except UnicodeDecodeError as error:
             raise Refusal(_NOT_UTF_8.format(path)) from error
-    # Within quotes it separates nothing.
+    # Separators within quotes do not count.
     lines = [_QUOTED.sub("", line) for line in lines if line.strip()]
     first = lines[0] if lines else ""
     for separator in _SEPARATORS:
@@ -110,9 +110,9 @@ def _opened(path: pathlib.Path) -> Any:
 
 
 def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the lines in which rows end, and which are rows.
+    """Numbers of the lines in which rows end, and which of them are rows.
 
-    All lines of a wrong length are refused at once.
+    All lines of a wrong length are refused together.
     """
     with _opened(path) as file:
         try:
@@ -130,7 +130,7 @@ def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.n
     if uneven:
         told = _listed(f"line {line} has {count}" for line, count in uneven)
         raise Refusal(
-            f"The lines of {path} do not have as many entries each: the first has {width}, {told}."
+            f"The lines of {path} differ in their number of entries: the first has {width}, {told}."
         )
     lines, widths = (
         (np.array(each, int) for each in zip(*found, strict=True))
@@ -140,14 +140,14 @@ def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.n
             np.zeros(0, int),
         )
     )
-    # Of a single column a blank line is a hole.
+    # In a single column a blank line is a missing value.
     return lines, _up_to_last(widths > 0) if width == 1 else widths > 0
 
 
 def _listed(some: Iterable[str]) -> str:
     told = list(some)
     more = len(told) - _LISTED
-    return ", ".join(told[:_LISTED]) + (f" and {more} more lines have others" if more > 0 else "")
+    return ", ".join(told[:_LISTED]) + (f" and {more} more lines differ" if more > 0 else "")
 
 
 def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
@@ -171,16 +171,16 @@ def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
 
 
 def _sheet(path: pathlib.Path, sheet: str | None) -> tuple[list[np.ndarray], str]:
-    """The cells of a sheet, the first if none is named, and what is said about the others."""
+    """The cells of a sheet (default: the first), and a note about the others."""
     import pandas as pd
 
     try:
-        # A sheet is a compressed text; the cells take more than that, never less.
+        # A sheet is compressed text; its cells take at least as much memory.
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
         require_memory((unpacked,), 1, f"What {path} holds", _SPLIT)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles that do not matter here
+            warnings.simplefilter("ignore")  # about styles, which do not matter here
             with pd.ExcelFile(path, engine="openpyxl") as book:
                 names = list(map(str, book.sheet_names))
                 if sheet is not None and sheet not in names:
@@ -198,7 +198,7 @@ def _sheet(path: pathlib.Path, sheet: str | None) -> tuple[list[np.ndarray], str
         raise Refusal(f"{path} cannot be read as an Excel file.") from error
     others = [name for name in names if name != (sheet or names[0])]
     note = f"{path.name}: sheet {sheet or names[0]!r} is read" if others else ""
-    note += f", not {', '.join(others)} (--array names another)." if others else ""
+    note += f", not {', '.join(others)} (--array selects another)." if others else ""
     return _as_texts(frame), note
 
 
@@ -218,13 +218,13 @@ def _parquet(path: pathlib.Path) -> Cells:
         raise Refusal(f"{path} cannot be read as a parquet file.") from error
     if not len(frame):
         raise Refusal(f"{path} is empty.")
-    if frame.index.name is not None:  # a column, for who has written the file
+    if frame.index.name is not None:  # a named index is a column
         frame = frame.reset_index()
     return Cells(list(map(str, frame.columns)), _as_texts(frame), None)
 
 
 def _require_room_for_parquet(path: pathlib.Path) -> None:
-    """Refuse a file whose cells do not fit, by what its metadata say."""
+    """Refuse a file whose cells do not fit in memory, according to its metadata."""
     from pyarrow import parquet  # pyright: ignore[reportMissingImports]
 
     facts = parquet.read_metadata(path)
@@ -233,7 +233,7 @@ def _require_room_for_parquet(path: pathlib.Path) -> None:
 
 
 def _as_texts(frame: Any) -> list[np.ndarray]:
-    """Columns of a data frame as arrays of text; nothing where a value is missing."""
+    """Columns of a data frame as arrays of text; empty for missing values."""
     columns = (frame.iloc[:, place].astype(object) for place in range(frame.shape[1]))
     return [texts_of(column.tolist()) for column in columns]
 
@@ -241,28 +241,28 @@ def _as_texts(frame: Any) -> list[np.ndarray]:
 def _names(
     path: pathlib.Path, first: list[str], header: bool | None
 ) -> tuple[list[str] | None, str]:
-    """The first line, if it holds names, and what is to be said about that.
+    """The first line if it is a header, and a note about this.
 
-    It does if all of it is text, or all that is not counts up, as years do.
+    It is a header if all cells are text, or if those that are not count up, as years do.
     """
     first = [entry.strip() for entry in first]
     if header is not None:
         return first if header else None, ""
     if _counts_up(first):
-        return first, "The first line is read as names, since it counts up (else --no-header)."
+        return first, "The first line is read as a header, since it counts up (else --no-header)."
     some = [entry for entry in first if entry.lower() not in MISSING]
     texts = len(as_numbers([np.array(some, object)])[0].unreadable)
     if 0 < texts < len(some):
         raise UnclearHeader(
-            f"It is not clear whether the first line of {path} holds names or numbers"
+            f"It is not clear whether the first line of {path} contains names or numbers"
         )
     return first if texts else None, ""
 
 
 def _counts_up(first: list[str]) -> bool:
-    """Whether there are texts, and then three consecutive whole numbers at least.
+    """Whether there are texts, followed by at least three consecutive integers.
 
-    After a blank corner, as pandas writes it, one is enough.
+    After a blank corner, as pandas writes it, one integer is enough.
     """
     start = next((k for k, entry in enumerate(first) if entry.isdecimal()), 0)
     rest = first[start:]

@@ -1,4 +1,4 @@
-"""Lists of entries whose rows and columns have names: ratings, say."""
+"""Lists of entries whose rows and columns have names, such as ratings."""
 
 import copy
 import pathlib
@@ -21,19 +21,19 @@ _BASIS = {
     (False, True): "column alone",
     (False, False): "neither",
 }
-# So many entries are drawn.
+# Number of entries plotted.
 _DRAWN = 300
 
 
 class Asked(NamedTuple):
-    """Entries to predict: their names, and where they are."""
+    """Entries to predict: names and positions."""
 
     path: pathlib.Path
     names: tuple[list[str], list[str]]
     places: tuple[np.ndarray, np.ndarray]
 
     def tell(self, outcome: Outcome, effects: bool) -> None:
-        """Say for which rows and columns no entry is known, and what follows."""
+        """Note rows and columns without known entries, and how they are predicted."""
         from ..estimators._entries import unseen_sentences
 
         rows, columns = (np.array(names, object) for names in self.names)
@@ -58,8 +58,8 @@ class NamedEntries:
         self.names = split_names(columns)
         if len(set(self.names)) != 3 or len(self.names) != 3:
             raise Refusal(
-                "--columns takes three names: those of row, column and value, as in u,i,r (their "
-                "numbers, as in 1,2,3, if the file has no line of names)."
+                "--columns takes three names: those of row, column and value, as in u,i,r (or "
+                "their numbers, as in 1,2,3, if the file has no header)."
             )
         cells = read_columns(path, self.names, sheet, header)
         *sides, texts = cells.columns
@@ -67,7 +67,7 @@ class NamedEntries:
         self._unread = listed_cells(self.names[2:], [texts], [found], cells.row_name)
         if not found.is_numeric:
             told = f": {self._unread}" if self._unread else ""
-            raise Refusal(f"Column {self.names[2]!r} of {path} holds no values{told}.")
+            raise Refusal(f"Column {self.names[2]!r} of {path} contains no values{told}.")
         known = ~np.isnan(found.numbers)
         (rows, row_names), (places, column_names) = (
             pd.factorize(side[known], sort=True) for side in sides
@@ -76,35 +76,35 @@ class NamedEntries:
         self.values = (rows, places, found.numbers[known])
 
     def tell(self, outcome: Outcome) -> None:
-        """Say what the list has, and what is peculiar about it."""
+        """Note the contents of the list and its peculiarities."""
         row, column, value = self.names
         outcome.note(
             f"{self.path.name}: {counted(len(self.values[2]), 'value')} of {value!r} for "
             f"{len(self.rows)} of {row!r} and {len(self.columns)} of {column!r}."
         )
         if self._unread:
-            outcome.note(f"Entries that are not numbers, left out: {self._unread}.")
+            outcome.note(f"Left out, since they are not numbers: {self._unread}.")
         places = self.values[0].astype(np.int64) * len(self.columns) + self.values[1]
         repeated = len(places) - len(np.unique(places))
         if repeated:
             outcome.note(
-                f"{counted(repeated, 'value')} for a {row!r} and {column!r} that had one before: "
-                "the mean of each counts as one entry."
+                f"{counted(repeated, 'value')} repeated for the same {row!r} and {column!r}: "
+                "the mean is used."
             )
 
     def asked(self, path: pathlib.Path) -> Asked:
-        """The entries that a file names."""
+        """The entries that a file asks for."""
         texts = read_columns(path, self.names[:2], header=self.header).columns
         places = []
         for labels, wanted in zip((self.rows, self.columns), texts, strict=True):
             numbers = {label: k for k, label in enumerate(labels)}
             places.append(np.array([numbers.get(text, _UNKNOWN) for text in wanted], int))
         if np.all(np.stack(places) == _UNKNOWN):
-            raise Refusal(f"{path} asks for no {self.names[0]} or {self.names[1]} that is known.")
+            raise Refusal(f"{path} contains no known {self.names[0]} or {self.names[1]}.")
         return Asked(path, (texts[0].tolist(), texts[1].tolist()), (places[0], places[1]))
 
     def write(self, outcome: Outcome, model: Any, asked: Asked | None) -> None:
-        """The verdict, wrong entries, and what was asked for."""
+        """Write the verdict, the outliers, and the predictions."""
         outcome.report(
             model.report_,
             lambda k: f"{self.names[0]} {self.rows[k]!r}",
@@ -113,7 +113,7 @@ class NamedEntries:
         )
         wrong = model.outliers_.tocoo()
         values, errors = model.predict(tuple(wrong.coords), return_std=True)
-        # Sizes of errors are measured from predictions that are not clipped.
+        # Errors are measured from predictions that are not clipped.
         was = wrong.data + copy.copy(model).set_params(clip=False).predict(tuple(wrong.coords))
         numbers = zip(*wrong.coords, was.tolist(), values.tolist(), errors.tolist(), strict=True)
         outcome.listing(
@@ -123,7 +123,7 @@ class NamedEntries:
         )
         if asked is None:
             outcome.say(
-                f"For predictions, list what is wanted in a file with the columns {self.names[0]} "
+                f"For predictions, list the entries in a file with the columns {self.names[0]} "
                 f"and {self.names[1]}, and add --predict FILE."
             )
         else:
@@ -141,13 +141,13 @@ class NamedEntries:
         outcome.listing("predictions.csv", [*self.names, *INTERVAL, "from"], rows)
 
     def _show(self, outcome: Outcome, model: Any) -> None:
-        """Some entries against what the model has for them."""
+        """Plot some entries against their fitted values."""
         chosen = np.random.default_rng(0).permutation(len(self.values[2]))[:_DRAWN]
         places = tuple(each[chosen] for each in self.values[:2])
         values, errors = model.predict(places, return_std=True)
         figure = plots.predicted_against_observed(self.values[2][chosen], values, errors)
         words = (
-            f"{len(chosen)} entries, wrong ones among them, against what the model has for them. "
-            "They were part of the fit; the verdict speaks of entries that were not."
+            f"{len(chosen)} entries, outliers among them, against their fitted values. They "
+            "were part of the fit; the verdict is based on entries that were not."
         )
         outcome.picture(figure, "Entries", words)

@@ -1,7 +1,7 @@
-"""Models written as text, such as ``y = a*exp(-b*t) + c``, as functions of JAX.
+"""Models written as text, such as ``y = a*exp(-b*t) + c``, converted to JAX functions.
 
-The text is parsed by Python's `ast` and only what is listed here is translated; nothing of it is
-ever executed as Python.
+The text is parsed by Python's `ast`, and only the constructs listed here are translated; it is
+never executed as Python.
 """
 
 import ast
@@ -20,9 +20,9 @@ import jax.numpy as jnp
 
 from ._files import Refusal
 
-# Beyond any formula that a person writes; far below where Python's parser has difficulties.
+# Limits beyond any reasonable formula, but far below those of Python's parser.
 _LONGEST, _MOST, _DEEPEST = 2000, 500, 60
-# So many letters of it are repeated in a sentence.
+# Number of characters of the model that a message repeats.
 _SHOWN = 40
 
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -73,7 +73,7 @@ _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.GtE: jnp.greater_equal,
 }
 _PI = "pi"
-# What keyboards and word processors make of signs.
+# Replacements that keyboards and word processors make.
 _TYPED = str.maketrans(
     {"−": "-", "–": "-", "×": "*", "·": "*", "⋅": "*", "÷": "/", "²": "**2", "³": "**3", "’": "'"}
 )
@@ -85,42 +85,42 @@ _PRODUCT = re.compile(
 _EXAMPLE = "y = a*exp(-b*t) + c"
 _WORDS = {
     ast.BitXor: "Powers are written with **: t**2, not t^2.",
-    ast.Mod: "There is no remainder (%) in a model; a share is written as a number: 0.05.",
-    ast.FloorDiv: "There is no division without remainder (//) in a model; divide with /.",
-    ast.MatMult: "There are no matrices in a model; a product is written with *.",
+    ast.Mod: "A model has no remainder operator (%); write percentages as numbers: 0.05.",
+    ast.FloorDiv: "A model has no integer division (//); divide with /.",
+    ast.MatMult: "A model has no matrices; write products with *.",
 }
 
 
 class Expression(NamedTuple):
-    """A formula that was understood."""
+    """A parsed formula."""
 
     text: str
     target: str | None
     """The name on the left of ``=``, if there is one."""
     names: tuple[str, ...]
-    """Names of parameters and columns on the right, in their order."""
+    """Names of parameters and columns on the right, in order of appearance."""
     tree: ast.expr
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """What the formula is for values of its names."""
+        """Evaluate the formula for given values of its names."""
         return _value(self.tree, values)
 
 
 def parse(text: str) -> Expression:
-    """Read a formula.
+    """Parse a formula.
 
     Parameters
     ----------
     text : str
-        With or without a left side. Names that are no words of Python stand in quotes.
+        With or without a left side. Names that are not Python identifiers are quoted.
 
     Raises
     ------
     Refusal
-        One sentence about what cannot be understood.
+        With an explanation if the formula cannot be parsed.
     """
     if len(text) > _LONGEST:
-        raise Refusal(f"A model has at most {_LONGEST} letters; this one has {len(text)}.")
+        raise Refusal(f"A model has at most {_LONGEST} characters; this one has {len(text)}.")
     plain = text.translate(_TYPED)
     match = _TARGET.fullmatch(plain)
     target, right = (match[1].strip("'\""), match[2]) if match else (None, plain)
@@ -128,7 +128,7 @@ def parse(text: str) -> Expression:
         raise Refusal(f"The model is empty; write one such as {_EXAMPLE!r}.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python about its own grammar
+            warnings.simplefilter("ignore")  # Python's warnings about its own grammar
             tree = ast.parse(" ".join(right.split()), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise Refusal(_unreadable(text, right)) from error
@@ -139,31 +139,31 @@ def parse(text: str) -> Expression:
 
 
 def normal(name: str) -> str:
-    """A name as Python spells it: letters that look alike are the same."""
+    """A name as Python normalises it: equivalent characters become the same."""
     return unicodedata.normalize("NFKC", name.strip())
 
 
 def similar(name: str, there: Iterable[str]) -> str:
-    """A question after what may have been meant, or nothing."""
+    """A suggestion of a similar name, or nothing."""
     by_letters = {each.lower(): each for each in there}
     near = difflib.get_close_matches(name.lower(), by_letters, 1, 0.6)
     return f" Did you mean {by_letters[near[0]]}?" if near else ""
 
 
 def suggestion(name: str, there: Iterable[str]) -> str:
-    """What to do about a name that is unknown."""
+    """Advice about an unknown name."""
     if name in _FUNCTIONS:
         return f" {name} is a function: write {name}(...)."
     if name == "e":
-        return " The exponential function is written exp(...), Euler's number exp(1)."
+        return " Write the exponential function as exp(...), Euler's number as exp(1)."
     return similar(name, there)
 
 
 def _unreadable(text: str, right: str) -> str:
-    """The likeliest reason why Python's parser gave up."""
+    """The most likely reason for a syntax error."""
     words = [word for word in _WORD.findall(right) if keyword.iskeyword(word)]
     if words:
-        return f"{words[0]} cannot be a name in a model, unless in quotes: '{words[0]}'."
+        return f"{words[0]} cannot be a name in a model, unless quoted: '{words[0]}'."
     if right.count("(") != right.count(")"):
         more = "(" if right.count("(") > right.count(")") else ")"
         return f"The brackets of the model do not match: there are more {more} than others."
@@ -172,18 +172,20 @@ def _unreadable(text: str, right: str) -> str:
         return f"A product is written with *; in {product[0]!r} one is missing."
     if re.search(r"(?<![<>=!])=(?!=)", right):
         return (
-            "On the left of = there is the name of one column alone, as in "
-            f"{_EXAMPLE!r}; names with blanks stand in quotes."
+            "The left side of = must be the name of one column, as in "
+            f"{_EXAMPLE!r}; names with blanks must be quoted."
         )
     strange = next((c for c in right if not (c.isascii() or c.isalnum())), None)
     if strange is not None:
-        return f"The letter {strange!r} cannot be part of a model; write one such as {_EXAMPLE!r}."
+        return (
+            f"The character {strange!r} is not allowed in a model; write one such as {_EXAMPLE!r}."
+        )
     shown = text.strip() if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return f"The model {shown!r} cannot be read; write one such as {_EXAMPLE!r}."
+    return f"The model {shown!r} cannot be parsed; write one such as {_EXAMPLE!r}."
 
 
 def _check_size(tree: ast.expr) -> None:
-    """Refuse what is too large, without recursion."""
+    """Refuse expressions that are too large, without recursion."""
     count, level = 0, [tree]
     for _ in range(_DEEPEST):
         count += len(level)
@@ -202,7 +204,7 @@ def _check_size(tree: ast.expr) -> None:
 
 
 def _check(node: ast.expr, names: dict[str, None], condition: bool = False) -> None:
-    """Refuse what is not listed, and collect the names."""
+    """Refuse constructs that are not listed, and collect the names."""
     if isinstance(node, ast.Name) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     ):
@@ -221,11 +223,11 @@ def _check(node: ast.expr, names: dict[str, None], condition: bool = False) -> N
     elif isinstance(node, ast.Compare):
         if not condition:
             raise Refusal(
-                "A comparison stands in where(...) alone, as in where(t < t0, a, b); the model "
+                "Comparisons are only allowed in where(...), as in where(t < t0, a, b); the model "
                 f"itself has a single =, as in {_EXAMPLE!r}."
             )
         if len(node.ops) > 1 or type(node.ops[0]) not in _COMPARISONS:
-            raise Refusal("where(...) compares two things by <, <=, > or >=.")
+            raise Refusal("where(...) compares two values by <, <=, > or >=.")
         _check(node.left, names)
         _check(node.comparators[0], names)
     elif isinstance(node, ast.Call):
@@ -242,7 +244,7 @@ def _check_call(node: ast.Call, names: dict[str, None]) -> None:
     function = node.func
     if not isinstance(function, ast.Name):
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            raise Refusal(f"Write {function.attr}(...) alone, not {_text(node.func)}(...).")
+            raise Refusal(f"Write {function.attr}(...), not {_text(node.func)}(...).")
         if isinstance(function, ast.Attribute):
             raise Refusal(_not_allowed(function))
         raise Refusal(f"A product is written with *; in {_text(node)!r} one is missing.")
@@ -254,15 +256,15 @@ def _check_call(node: ast.Call, names: dict[str, None]) -> None:
         )
     count = _FUNCTIONS[function.id][0]
     if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
-        raise Refusal(f"The arguments of {function.id} have no names and no stars.")
+        raise Refusal(f"The arguments of {function.id} take no names and no stars.")
     if len(node.args) != count:
         wanted = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
         raise Refusal(
-            f"{function.id} has {wanted}; in {_text(node)!r} there "
+            f"{function.id} takes {wanted}; in {_text(node)!r} there "
             f"{'is 1' if len(node.args) == 1 else f'are {len(node.args)}'}."
         )
     if function.id == "where" and not isinstance(node.args[0], ast.Compare):
-        raise Refusal("where begins with a comparison, as in where(t < t0, a, b).")
+        raise Refusal("The first argument of where is a comparison, as in where(t < t0, a, b).")
     for place, each in enumerate(node.args):
         _check(each, names, condition=function.id == "where" and place == 0)
 
@@ -274,7 +276,7 @@ def _text(node: ast.expr) -> str:
 
 def _not_allowed(node: ast.expr) -> str:
     return (
-        f"{_text(node)!r} cannot be part of a model, which is made of numbers, names, + - * / **, "
+        f"{_text(node)!r} is not allowed in a model, which consists of numbers, names, + - * / **, "
         "brackets and functions."
     )
 
@@ -297,7 +299,7 @@ def _number(node: ast.Constant) -> float:
 
 
 def _whole(node: ast.expr) -> int | None:
-    """A small whole number, with or without a sign."""
+    """A small integer, with or without a sign."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _whole(node.operand)
         return None if inner is None else -inner
@@ -307,11 +309,11 @@ def _whole(node: ast.expr) -> int | None:
 
 
 def _value(node: Any, values: Mapping[str, Any]) -> Any:
-    """Translate a tree that was checked."""
+    """Evaluate a checked syntax tree."""
     value = functools.partial(_value, values=values)
     if isinstance(node, ast.BinOp):
         power = _whole(node.right) if isinstance(node.op, ast.Pow) else None
-        # With whole exponents, powers of negative numbers have derivatives.
+        # With integer exponents, powers of negative numbers are differentiable.
         return _OPERATORS[type(node.op)](
             value(node.left), value(node.right) if power is None else power
         )

@@ -1,4 +1,4 @@
-"""Folders and files for what a command writes."""
+"""Output folders and files."""
 
 import contextlib
 import json
@@ -13,25 +13,25 @@ from rich.console import Console
 
 from .._files import save as save
 
-# What the commands about data write. Nothing else is ever removed.
+# Files that the data commands write. Nothing else is ever removed.
 _OWN = re.compile(
     r"(cleaned|completed|intervals|outliers|columns|location|components|scores|predictions"
     r"|row_factors|column_factors|factor\d+|weights|coefficients|residuals"
     r"|parameters|fitted)\.csv"
     r"|cleaned\.npy|fit\.png|report\.html|(summary|fit)\.json"
 )
-# Those that list all others.
+# Files that list all others.
 _SUMMARIES = ("summary.json", "fit.json")
 
 
 class Refusal(Exception):
-    """Something that cannot be done, said in one sentence."""
+    """A request that cannot be fulfilled, with an explanation."""
 
 
 def check_writable(folder: pathlib.Path) -> None:
-    """Refuse a folder that cannot be made or written to, before anything is computed.
+    """Refuse a folder that cannot be created or written to, before anything is computed.
 
-    It is tried: permissions alone say nothing about full or read-only disks. Nothing is left of it.
+    A file is written and removed: permissions do not show full or read-only disks.
     """
     with made_folder(folder, keep=False):
         try:
@@ -43,14 +43,14 @@ def check_writable(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def made_folder(folder: pathlib.Path, keep: bool = True) -> Iterator[None]:
-    """A folder to write to; new ones are removed again if that fails, or if they are not kept."""
+    """A folder to write to; new folders are removed on failure, or if they are not kept."""
     absent = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
     kept = False
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            sentence = f"Cannot write to {folder}: a file is where a folder should be."
+            sentence = f"Cannot write to {folder}: a file has the name of a folder."
             raise Refusal(sentence) from error
         except OSError as error:
             raise Refusal(f"Cannot write to {folder}: {error.strerror}.") from error
@@ -63,7 +63,7 @@ def made_folder(folder: pathlib.Path, keep: bool = True) -> Iterator[None]:
 
 
 def make_folder(console: Console, folder: pathlib.Path) -> None:
-    """Create a folder, or leave with one sentence and exit code 2."""
+    """Create a folder, or exit with a message and exit code 2."""
     try:
         check_writable(folder)
     except Refusal as refusal:
@@ -73,7 +73,7 @@ def make_folder(console: Console, folder: pathlib.Path) -> None:
 
 
 def written_before(folder: pathlib.Path) -> set[str]:
-    """Names of the files that an earlier command has written to a folder, if it says so."""
+    """Names of the files that an earlier command wrote to a folder, from its summary."""
     found = set()
     for summary in _SUMMARIES:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Which files can be read."""
+"""File formats that can be read."""
 
 import pathlib
 
@@ -13,19 +13,19 @@ _FORMATS = (*TEXTS, *ARRAYS, ".mtx", *SHEETS, ".parquet")
 
 
 def kind_of(path: pathlib.Path) -> str:
-    """The end of a file's name, if it is a known one and the file is there."""
+    """The suffix of a file, if it is known and the file exists."""
     kind = path.suffix.lower()
     if path.is_dir():
-        raise Refusal(f"{path} is a folder; name the file.")
+        raise Refusal(f"{path} is a folder; pass the name of a file.")
     if not path.is_file():
         raise Refusal(f"There is no file {path}.")
     if kind not in _FORMATS:
         raise Refusal(
-            f"{path} is of an unknown format; files end in {', '.join(_FORMATS[:-1])} or .parquet."
+            f"{path} has an unknown format; files end in {', '.join(_FORMATS[:-1])} or .parquet."
         )
     return kind
 
 
 def unreadable(path: pathlib.Path, error: OSError) -> Refusal:
-    """What the system says against reading a file."""
+    """The system's reason why a file cannot be read."""
     return Refusal(f"{path} cannot be read: {error.strerror}.")

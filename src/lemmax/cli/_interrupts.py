@@ -1,4 +1,4 @@
-"""Ctrl-C during a fit: the first ends it with what there is, the second ends the command."""
+"""Ctrl-C during a fit: the first ends the fit with its current result, the second the command."""
 
 import contextlib
 import signal
@@ -8,30 +8,30 @@ from typing import Any
 
 
 class _GivenUp(BaseException):
-    """The second Ctrl-C: a fit keeps every KeyboardInterrupt to itself."""
+    """The second Ctrl-C, which a fit does not catch, unlike KeyboardInterrupt."""
 
 
 def fit_until_interrupted(model: Any, data: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Fit a model; after Ctrl-C it is what it was then.
+    """Fit a model; after Ctrl-C it has its latest state.
 
     Parameters
     ----------
     model : estimator
     data : sequence
-        What its fit takes.
+        Positional arguments of its fit.
     options : mapping
         Keyword arguments of its fit.
 
     Raises
     ------
     KeyboardInterrupt
-        If there was nothing yet.
+        If there is no result yet.
     """
     try:
         model.fit(*data, **options)
         whole = getattr(model, "status_", "") != "INTERRUPTED"
     except KeyboardInterrupt:
-        # A model of several fits raises, too, and has its last one nevertheless.
+        # A model that consists of several fits raises as well, but has the result of the last.
         whole = False
     if not (whole or _has_answer(model)):
         raise KeyboardInterrupt
@@ -39,7 +39,7 @@ def fit_until_interrupted(model: Any, data: Sequence[Any], options: Mapping[str,
 
 @contextlib.contextmanager
 def giving_up_at_second(first: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C is raised as ever; the second so that a fit cannot catch it."""
+    """The first Ctrl-C raises KeyboardInterrupt; the second an exception that fits do not catch."""
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():
         yield
@@ -64,7 +64,7 @@ def giving_up_at_second(first: Callable[[], None]) -> Iterator[None]:
 
 
 def _has_answer(model: Any) -> bool:
-    """Whether an interrupted fit has left all its attributes, and a component at least."""
+    """Whether an interrupted fit has all its attributes, and at least one component."""
     stopped = getattr(model, "status_", "") == "INTERRUPTED"
     found = getattr(model, "n_components_", getattr(model, "rank_", 0))
     return stopped and hasattr(model, "outliers_") and found > 0

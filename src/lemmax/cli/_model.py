@@ -1,4 +1,4 @@
-"""What the names of a model stand for: columns of a file, parameters with a start."""
+"""The names in a model: columns of a file, or parameters with a start."""
 
 import datetime
 import re
@@ -17,8 +17,8 @@ from ._reading import TableFile, split_names
 _SECONDS = 86400.0
 
 
-class Asked(NamedTuple):
-    """A fit as the command was asked for it."""
+class FitRequest(NamedTuple):
+    """A fit as specified by the options of the command."""
 
     expression: Expression
     y_name: str
@@ -27,13 +27,13 @@ class Asked(NamedTuple):
     high: dict[str, float | None]
     fixed: dict[str, bool]
     columns: dict[str, np.ndarray]
-    """Of the model, by name, in all rows."""
+    """Columns of the model by name, all rows."""
     y: np.ndarray
     sigma: np.ndarray | None
     spelling: Spelling
     """How the numbers of y are written."""
     units: dict[str, str]
-    """What is to be said about the numbers of some columns, in a picture."""
+    """Notes on the units of columns, for plots."""
     notes: tuple[str, ...]
 
     @property
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
         return ~np.any(holes, axis=0) if holes else np.ones(len(self.y), bool)
 
     def model(self, x: dict[str, Any], columns: dict[str, Any]) -> Any:
-        """The formula as `lemmax.fit` wants it; one without columns is the same in all rows."""
+        """The formula as a function for `lemmax.fit`; broadcast if it has no columns."""
         shape = next((np.shape(column) for column in columns.values()), self.y.shape)
         return jnp.broadcast_to(self.expression({**columns, **x}), shape)
 
@@ -56,8 +56,8 @@ def ask(
     sigma: str | None,
     bounds: str | None,
     fixed: str | None,
-) -> Asked:
-    """Sort names into columns and parameters, and read the options, or refuse."""
+) -> FitRequest:
+    """Sort names into columns and parameters, and read the options."""
     expression = parse(model)
     columns = _Columns(table)
     begin = {name: _number(text, f"--start {name}") for name, text in _pairs(start, "--start")}
@@ -67,15 +67,15 @@ def ask(
         target = columns.last_numeric(used)
     if target in used:
         raise Refusal(
-            f"The column {target!r} is to be explained, so the model cannot be made of it: name "
-            "the column that is meant on the left, as in 'y = a*t', or by --y."
+            f"The column {target!r} is fitted, so it cannot appear in the formula: name "
+            "the fitted column on the left, as in 'y = a*t', or by --y."
         )
     low, high = _bounds(bounds, begin)
     held = [normal(name) for name in split_names(fixed)]
     _known(held, begin, "--fixed")
     values = {name: columns.numbers(name) for name in used}
     observed = columns.numbers(target)
-    return Asked(
+    return FitRequest(
         expression,
         target,
         begin,
@@ -109,7 +109,7 @@ class _Columns:
     def require(self, name: str, option: str) -> None:
         if name not in self.names:
             raise Refusal(
-                f"{self.table.path} has no column {name!r}, which {option} names."
+                f"{self.table.path} has no column {name!r} ({option})."
                 f"{similar(name, self.names)} It has: {', '.join(self.names)}."
             )
 
@@ -119,7 +119,7 @@ class _Columns:
         return self.names.index(name)
 
     def numbers(self, name: str) -> np.ndarray:
-        """The numbers of a column; of dates, the days since the first."""
+        """The numbers of a column; for dates, the days since the first."""
         place = self._place(name)
         if place in self.whole.fitted:
             return self.table.values[:, self.whole.fitted.index(place)]
@@ -129,17 +129,17 @@ class _Columns:
             raise Refusal(self._not_numbers(name, cells))
         first = min(date for date in dates if date is not None)
         self.units[name] = f"days since {_date_text(first)}"
-        self.notes.append(f"{name} holds dates; it is read as {self.units[name]}.")
+        self.notes.append(f"{name} contains dates; it is read as {self.units[name]}.")
         days = [np.nan if date is None else _days(date - first) for date in dates]
         return np.array(days)
 
     def _not_numbers(self, name: str, cells: np.ndarray) -> str:
         texts = [k for k, cell in enumerate(cells) if str(cell).strip().lower() not in MISSING]
         if not texts:
-            return f"The column {name!r} of {self.table.path} holds no values."
+            return f"The column {name!r} of {self.table.path} contains no values."
         where = place_in_file(self.table.lines, texts[0])
         return (
-            f"The column {name!r} of {self.table.path} holds text where numbers are needed: "
+            f"The column {name!r} of {self.table.path} contains text where numbers are needed: "
             f"{str(cells[texts[0]]).strip()[:40]!r}, {where}. (Dates are read if they are written "
             "as in 2024-12-31.)"
         )
@@ -150,16 +150,16 @@ class _Columns:
         return self.whole.spellings[fitted.index(place)] if place in fitted else Spelling()
 
     def last_numeric(self, used: list[str]) -> str:
-        """What is explained if nobody says."""
+        """The default of the fitted column."""
         left = [self.names[k] for k in self.whole.fitted if self.names[k] not in used]
         if not left:
             raise Refusal(
-                f"{self.table.path} has no column of numbers beside those of the model: name the "
-                "one that it explains on the left, as in 'y = a*t'."
+                f"{self.table.path} has no column of numbers besides those of the model: name the "
+                "fitted column on the left, as in 'y = a*t'."
             )
         self.notes.append(
-            f"The model explains {left[-1]}, the last column that it does not name (else write it "
-            f"on the left: {left[-1]} = ...)."
+            f"The model is fitted to {left[-1]}, the last column that it does not contain (else "
+            f"write it on the left: {left[-1]} = ...)."
         )
         return left[-1]
 
@@ -168,7 +168,7 @@ def _target(expression: Expression, y: str | None, columns: _Columns) -> str | N
     name = None if y is None else normal(y)
     if name is not None and expression.target not in (None, name):
         raise Refusal(
-            f"The model explains {expression.target}, and --y says {name}: leave one of them out."
+            f"The model is for {expression.target}, but --y is {name}: leave one of them out."
         )
     found = name or expression.target
     if found is not None:
@@ -183,25 +183,25 @@ def _used(
     both = [name for name in start if name in columns.names]
     if both:
         raise Refusal(
-            f"{both[0]} is a column of {columns.table.path} and has a start as a parameter, too: "
-            "call the parameter something else."
+            f"{both[0]} is a column of {columns.table.path} and also has a start as a parameter: "
+            "rename the parameter."
         )
     neither = [n for n in expression.names if n not in start and n not in columns.names]
     if neither:
         there = [*columns.names, *start]
         hint = suggestion(neither[0], there)
         raise Refusal(
-            f"{', '.join(neither)} of the model: neither a column of {columns.table.path} nor a "
+            f"{', '.join(neither)} in the model: neither a column of {columns.table.path} nor a "
             f"parameter with a start.{hint} Columns are {', '.join(columns.names)}; parameters "
-            f"are given a start by --start {_example([*start, *neither])}."
+            f"get a start by --start {_example([*start, *neither])}."
         )
     unused = [name for name in start if name not in expression.names]
     if unused:
         hint = similar(unused[0], [n for n in expression.names if n not in start])
-        raise Refusal(f"--start names {', '.join(unused)}, which the model does not have.{hint}")
+        raise Refusal(f"--start names {', '.join(unused)}, which are not in the model.{hint}")
     if not start:
         raise Refusal(
-            f"The model {expression.text!r} has no parameters: names that are no columns, with a "
+            f"The model {expression.text!r} has no parameters: names that are not columns, with a "
             "start as in --start a=1,b=1."
         )
     return [name for name in expression.names if name in columns.names]
@@ -212,7 +212,7 @@ def _example(names: list[str]) -> str:
 
 
 def _pairs(text: str | None, option: str) -> list[tuple[str, str]]:
-    """Names with what stands after ``=``, separated by commas."""
+    """Names with the text after ``=``, separated by commas."""
     if text is None:
         return []
     usage = {
@@ -226,7 +226,7 @@ def _pairs(text: str | None, option: str) -> list[tuple[str, str]]:
         if not (equals and name and value.strip()):
             raise Refusal(
                 f"{usage}, with a name, = and a value between commas (decimals have a point); "
-                f"{part.strip()!r} is not of that kind."
+                f"{part.strip()!r} does not have this form."
             )
         if name in dict(pairs):
             raise Refusal(f"{option} names {name} twice.")
@@ -249,7 +249,7 @@ def _known(names: list[str], start: dict[str, float], option: str) -> None:
     if unknown:
         hint = similar(unknown[0], start)
         raise Refusal(
-            f"{option} names {', '.join(unknown)}, which is no parameter.{hint} Parameters are "
+            f"{option} names {', '.join(unknown)}, which is not a parameter.{hint} Parameters are "
             f"{', '.join(start)}."
         )
 
@@ -264,7 +264,7 @@ def _bounds(
         parts = span.split(":")
         if len(parts) != 2:
             raise Refusal(
-                f"The bounds of {name} are written low:high, and either may be left out, as in "
+                f"The bounds of {name} are written low:high, and either may be omitted, as in "
                 f"{name}=0: ; got {span!r}."
             )
         for side, part in zip(sides, parts, strict=True):
@@ -277,7 +277,7 @@ def _bounds(
             high is not None and start[name] > high
         )
         if beyond:
-            raise Refusal(f"{name} starts at {start[name]:g}, out of its bounds {span}.")
+            raise Refusal(f"{name} starts at {start[name]:g}, outside of its bounds {span}.")
     return sides[0], sides[1]
 
 
@@ -287,16 +287,16 @@ def _sigma(columns: _Columns, name: str, y: np.ndarray) -> np.ndarray:
     bad = np.flatnonzero(~np.isnan(y) & (sigma <= 0))
     if len(bad):
         raise Refusal(
-            f"--sigma {name} must be positive: it is the standard deviation of each datum; it is "
-            f"not in {listed(bad, columns.table.row_name)}."
+            f"--sigma {name} must be positive, since it is the standard deviation of each datum; "
+            f"it is not in {listed(bad, columns.table.row_name)}."
         )
     if np.all(np.isnan(sigma)):
-        raise Refusal(f"--sigma {name} holds no values.")
+        raise Refusal(f"--sigma {name} contains no values.")
     return sigma
 
 
 def _dates(cells: np.ndarray) -> list[datetime.datetime | None] | None:
-    """Cells as dates; None for all if one is something else."""
+    """Cells as dates; None if any cell is something else."""
     found: list[datetime.datetime | None] = []
     for cell in cells:
         text = str(cell).strip()
@@ -304,7 +304,7 @@ def _dates(cells: np.ndarray) -> list[datetime.datetime | None] | None:
             found.append(None)
             continue
         try:
-            # Offsets from universal time are not mixed with times that have none.
+            # Times with and without an offset from UTC are not mixed.
             found.append(datetime.datetime.fromisoformat(text))
         except ValueError:
             return None

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 import pathlib
 from typing import Annotated, Any
@@ -15,13 +15,11 @@ MaxComponents = Annotated[int, typer.Option(min=1, help="Largest number of compo
 MaxSeconds = Annotated[
     float | None, typer.Option(min=0, help="Time limit; the fit ends with its latest state.")
 ]
-Squared = Annotated[
-    bool, typer.Option("--squared", help="Squared loss: noise, but no gross errors.")
-]
+Squared = Annotated[bool, typer.Option("--squared", help="Squared loss: noise, but no outliers.")]
 Kept = Annotated[
     pathlib.Path | None,
     typer.Option(
-        "--checkpoint", help="Folder that keeps the fit: killed, the same command goes on from it."
+        "--checkpoint", help="Folder for the state: if killed, the same command continues from it."
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
@@ -47,8 +45,8 @@ def loss_of(squared: bool) -> str:
 
 
 def doubt_of(model: Any) -> str:
-    """Why not to rely on the answer; nothing if the data support it."""
+    """Why the answer is unreliable; empty if the data support it."""
     status = RecoveryStatus[model.status_]
     if status.succeeded:
         return ""
-    return f"The verdict is {status.name}: what was written is not to be relied on."
+    return f"The verdict is {status.name}: the results are unreliable."

@@ -1,4 +1,4 @@
-"""What a command about data leaves behind: files, a page, and a few lines on the screen."""
+"""The output of a command: files, a page, and a few lines on the screen."""
 
 import contextlib
 import csv
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import page
+from .._checks import first_few
 from .._columns import as_numbers
 from .._files import Write, save_all, text_writer
 from ._files import Refusal, check_writable, made_folder, remove_leftovers, written_before
@@ -26,23 +27,23 @@ from ._interrupts import fit_until_interrupted, giving_up_at_second
 
 INTERRUPTED = 130
 DOUBTFUL = 1
-_STOPPED = "Interrupted: what the fit had by then is written, and is not to be relied on."
-_FINISHED = "Interrupted, but the fit came to its end all the same: its answer is written."
+_STOPPED = "Interrupted: the results so far are written, and are unreliable."
+_FINISHED = "Interrupted, but the fit was complete: its results are written."
 _TIME = "seconds of the fit"
-# What formulas begin with; numbers and words for what is missing may, too.
+# Spreadsheets run cells that begin with these; numbers and missing values may, too.
 _RUN = ("=", "+", "-", "@")
-# So many rows or columns are named.
+# Number of rows or columns that a message names.
 _LISTED = 3
-# What the page says in words.
+# Facts that the page has in words.
 _TOLD = ("status", "objections", "doubtful", "remarks", "model", "parameters", "minima")
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Turn what went wrong into one sentence and exit code 2."""
+    """Turn errors into a message and exit code 2."""
     try:
         with warnings.catch_warnings():
-            # What estimators warn of is on the screen anyway: the verdict, names that are unknown.
+            # The screen shows the verdict and unknown names anyway, so the estimators' warnings go.
             warnings.simplefilter("ignore", UserWarning)
             yield
     except (Refusal, ValueError, TypeError, MemoryError) as error:
@@ -61,7 +62,7 @@ def _say(sentence: str) -> None:
 
 
 class Outcome:
-    """Files of one command in one folder, written when all of them are made."""
+    """The files of a command in one folder, written when all of them are ready."""
 
     def __init__(
         self,
@@ -85,22 +86,22 @@ class Outcome:
         self._stage: Callable[[str], None] = lambda stage: None
 
     def note(self, sentence: str) -> None:
-        """What is to be known about the data, on the screen at once and on the page."""
+        """A note about the data, on the screen at once and on the page."""
         self._print(sentence)
         self.blocks.append(page.paragraph(sentence, faint=True))
 
     def remark(self, sentence: str) -> None:
-        """What is to be known about the answer, below it on the screen and on the page."""
+        """A remark about the answer, below it on the screen and on the page."""
         self.say(sentence)
         self.blocks.append(page.paragraph(sentence))
 
     def say(self, line: str) -> None:
-        """A line of the answer, for the screen when all is done."""
+        """A line of the answer, printed at the end."""
         self.lines.append(line)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """One line on the terminal: what is being done, and for how long. Gone afterwards."""
+        """A status line on the terminal with the elapsed time, removed at the end."""
         console = Console(stderr=True)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(
@@ -108,7 +109,7 @@ class Outcome:
             console=console,
             transient=True,
             disable=not console.is_terminal,
-            # What goes to stdout may go to a file: it must not be taken to the terminal.
+            # stdout may be redirected to a file: do not send it to the terminal.
             redirect_stdout=False,
             redirect_stderr=False,
         ) as line:
@@ -117,18 +118,18 @@ class Outcome:
             yield
 
     def fit(self, model: Any, *data: Any, **options: Any) -> Any:
-        """Fit a model, and take the time.
+        """Fit a model, and measure the time.
 
         Raises
         ------
         KeyboardInterrupt
-            If it came before the model had anything, or twice.
+            If it came before there was a result, or twice.
         """
         self.run(lambda: fit_until_interrupted(model, data, options))
         return model
 
     def run(self, fit: Callable[[], Any]) -> Any:
-        """Call a fit, which Ctrl-C ends with what it has, and take the time.
+        """Call a fit, which Ctrl-C ends with its current result, and measure the time.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class Outcome:
 
     def _interrupt(self) -> None:
         self.interrupted = True
-        self._stage("interrupted: ending with what there is (again: with nothing)")
+        self._stage("interrupted: finishing with the current result (again: without)")
 
     def table(
         self,
@@ -171,7 +172,7 @@ class Outcome:
         rows: Iterable[Sequence[Any]],
         separator: str = ",",
     ) -> None:
-        """Rows of anything, as a csv file; text that a spreadsheet would run is marked as text."""
+        """Any rows, as a csv file; text that a spreadsheet would run is marked as text."""
         text = io.StringIO()
         writer = csv.writer(text, delimiter=separator, lineterminator="\n")
         lines = rows if header is None else itertools.chain([header], rows)
@@ -183,8 +184,8 @@ class Outcome:
         self.arrays[name] = values
 
     def verdict(self, found: Any) -> None:
-        """What `recover` says, as numbers, on the page and on the screen."""
-        # Of several calls that a fit may take, the last one knows its own time only.
+        """The verdict of `recover`: numbers, page and screen."""
+        # A fit may take several calls; the last one only knows its own time.
         found = dataclasses.replace(found, seconds=self.seconds)
         self.say(found.summary())
         tone = "good" if found.status.succeeded else "caution"
@@ -197,9 +198,9 @@ class Outcome:
         *names: Callable[[int], str],
         **more: Any,
     ) -> None:
-        """What a fit says about its table, as numbers, on the page and on the screen.
+        """The report of a fit on its table: numbers, page and screen.
 
-        With what rows and columns are called; slices of a tensor have no names.
+        Rows and columns have the names of the file; slices of a tensor have none.
         """
         found = dataclasses.replace(found, seconds=self.seconds)
         self.say(found.summary(*names))
@@ -207,7 +208,7 @@ class Outcome:
         sentence = found.sentence().removeprefix(f"{found.status.name}: ")
         parts = f"{found.components} component{'' if found.components == 1 else 's'}"
         wrong = f"{found.wrong} of {found.known} cells ({found.wrong / max(1, found.known):.1%})"
-        told = f" There are {parts}; wrong: {wrong}; missing: {found.holes}."
+        told = f" There are {parts}; outliers: {wrong}; missing: {found.holes}."
         if found.held_out and found.status.name != "EXACT":
             told += f" 90 % intervals cover {found.coverage:.0%} of the held-out cells."
         self.facts(found.as_dict() | more, badge, " ", sentence, told)
@@ -216,15 +217,15 @@ class Outcome:
             if places:
                 self.blocks.append(
                     page.paragraph(
-                        f"Doubtful {side}, of which nothing is known, or most is wrong: "
+                        f"Doubtful {side}, without known cells or with mostly outliers: "
                         f"{listed(places, name)}."
                     )
                 )
 
     def facts(self, facts: dict[str, Any], *said: Any) -> None:
-        """What is known about the answer, as numbers, and in a sentence on the page."""
+        """Facts about the answer: as numbers, and as text on the page."""
         self._summary = facts
-        self.texts[self.summary] = ""  # made last: it lists all files
+        self.texts[self.summary] = ""  # written last, since it lists all files
         shown = [
             (_TIME if name == "seconds" else name.replace("_", " "), _said(value))
             for name, value in facts.items()
@@ -245,9 +246,9 @@ class Outcome:
         name: str = "",
         file: str = "",
     ) -> None:
-        """A picture on the page, with what it shows in words, and perhaps more below.
+        """A plot on the page with a description, perhaps with more below.
 
-        With ``file``, it is a file of its own, too.
+        With ``file``, it is saved as a separate file, too.
         """
         if file:
             self.pictures[file] = figure
@@ -255,7 +256,7 @@ class Outcome:
         self.blocks.append(page.section(title, drawn, *below, name=name))
 
     def write(self) -> None:
-        """Write all files, or none: where the disk is full, what was there stays as it was."""
+        """Write all files or none: if the disk is full, existing files are unchanged."""
         self._stage("writing")
         self.texts["report.html"] = page.page(self.title, *self.blocks)
         names = self._names()
@@ -275,12 +276,12 @@ class Outcome:
             self.say(f"Removed from {self.folder}, of an earlier run: {', '.join(removed)}")
 
     def tell(self, doubt: str = "") -> None:
-        """Print the answer, and leave with the exit code that it deserves.
+        """Print the answer, and exit with the appropriate exit code.
 
         Parameters
         ----------
         doubt : str
-            Why the answer is not to be relied on; empty if it is.
+            Why the answer is unreliable; empty if it is not.
         """
         names = ", ".join(self._names())
         for line in (
@@ -304,12 +305,12 @@ class Outcome:
 
 
 def column_names(count: int) -> list[str]:
-    """For columns that have none."""
+    """Names for columns without names."""
     return [f"column {k + 1}" for k in range(count)]
 
 
 def harmless(cell: Any) -> Any:
-    """A cell with an apostrophe before it if it is text that a spreadsheet would run."""
+    """A cell, with an apostrophe before it if a spreadsheet would run it."""
     if not isinstance(cell, str) or cell.lstrip()[:1] not in _RUN:
         return cell
     try:
@@ -330,17 +331,15 @@ def _save_picture(partial: str, figure: Any) -> None:
 
 
 def shortest(value: float) -> str:
-    """As few digits as give the same number again; nothing for what is not known."""
+    """The fewest digits that reproduce a number; empty if it is unknown."""
     return repr(value) if math.isfinite(value) else ""
 
 
 def listed(
     places: Sequence[int] | np.ndarray, name_of: Callable[[int], str], between: str = ", "
 ) -> str:
-    """The first few by name, the others by their number."""
-    names = [name_of(int(place)) for place in places[:_LISTED]]
-    more = len(places) - len(names)
-    return between.join(names) + (f" and {more} more" if more else "")
+    """The names of the first few, and the number of others."""
+    return first_few((name_of(int(place)) for place in places), _LISTED, between)
 
 
 def _said(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tables and columns of files. What cannot be read is refused in one sentence, or noted."""
+"""Tables and columns of files. Unreadable contents are refused with a message, or noted."""
 
 import csv
 import dataclasses
@@ -18,7 +18,7 @@ from ._cells import Cells, UnclearHeader, place_in_file, read_cells
 from ._files import Refusal
 from ._formats import NAMED, kind_of
 
-_NUMBERS_ALONE = "save the numbers alone, as npy or as a text without names"
+_NUMBERS_ALONE = "save only the numbers, as npy or as a text without a header"
 _WHOLE = re.compile(r"[+-]?\d+")
 LIST_HINT = (
     " If the file is a list of entries, name its row, column and value: "
@@ -27,34 +27,34 @@ LIST_HINT = (
 
 
 class Whole(NamedTuple):
-    """All columns of a file, of which some are fitted and the others carried through."""
+    """All columns of a file, some of which are fitted; the others are carried through."""
 
     names: list[str] | None
     cells: list[np.ndarray]
-    """As they are in the file: text, or numbers of an array."""
+    """The contents as in the file: text, or numbers of an array."""
     fitted: list[int]
     spellings: list[Spelling]
-    """Of the fitted columns."""
+    """Positions of the fitted columns."""
     separator: str = ","
 
 
 @dataclasses.dataclass(frozen=True)
 class TableFile:
-    """The numbers of a file with names of columns and labels of rows, where there are any."""
+    """The numbers of a file, with column names and row labels if there are any."""
 
     path: pathlib.Path
     values: Any
-    """NaN where something is missing; sparse if it came from a file of stored entries."""
+    """NaN for missing values; sparse if the file stores entries."""
     columns: list[str] | None = None
     labels: list[str] | None = None
     lines: np.ndarray | None = None
-    """Where a text or a sheet has its rows."""
+    """Line numbers of the rows in a text or sheet."""
     whole: Whole | None = None
     notes: tuple[str, ...] = ()
-    """What is to be known about the reading."""
+    """Notes about how the file was read."""
 
     def row_name(self, row: int) -> str:
-        """A row as who looks into the file finds it."""
+        """The position of a row in the file, for messages."""
         place = place_in_file(self.lines, row)
         return place if self.labels is None else f"{place} ({self.labels[row].strip()})"
 
@@ -71,7 +71,7 @@ class TableFile:
         return self.columns or [f"column {k + 1}" for k in range(self.values.shape[1])]
 
     def was(self, row: int, column: int) -> str:
-        """What a fitted cell holds in the file."""
+        """The contents of a fitted cell in the file."""
         assert self.whole is not None
         cell = self.whole.cells[self.whole.fitted[column]][row]
         return cell.strip() if isinstance(cell, str) else Spelling().write(cell)
@@ -87,7 +87,7 @@ def read_table(
     only: str | None = None,
     drop: str | None = None,
 ) -> TableFile:
-    """A table of numbers, and of columns that are not.
+    """Read a table of numbers and other columns.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ def read_table(
     labels : str, optional
         Name of the column that labels the rows.
     array : str, optional
-        Which array of an npz file, which sheet of an Excel file.
+        Array of an npz file, or sheet of an Excel file.
     header : bool, optional
-        Whether the first line of a text has the names of the columns; found out if not given.
+        Whether the first line of a text is a header. Default: detected.
     has_options : bool
-        Whether the command has the options above, and carries columns of text through. Without,
-        they are refused.
+        Whether the command has the options above, and carries columns of text through. Otherwise
+        such columns are refused.
     vector : bool
-        Whether an array of one dimension is a table of one column.
+        Whether a one-dimensional array is a table with one column.
     only, drop : str, optional
-        Names of columns that are fitted, and of columns that are not, separated by commas.
+        Names of columns to fit, and of columns not to fit, separated by commas.
     """
     kind = kind_of(path)
     refuse_member(path, kind, array)
@@ -112,21 +112,21 @@ def read_table(
         try:
             cells = read_cells(path, kind, header, array)
         except UnclearHeader as unclear:
-            cure = "say --header or --no-header" if has_options else _NUMBERS_ALONE
+            cure = "add --header or --no-header" if has_options else _NUMBERS_ALONE
             raise Refusal(f"{unclear}: {cure}.") from unclear
         if has_options and labels is None and cells.names and not cells.names[0]:
-            # So pandas and R write what they call the rows.
+            # pandas and R write row labels like this.
             labels = ""
             note = "The first column, which has no name, labels the rows."
             cells = cells._replace(note=f"{cells.note} {note}".strip())
         chosen = _Choice(path, cells.names, len(cells.columns), labels, only, drop)
         return _chosen(path, cells, chosen, carries=has_options)
     if labels is not None:
-        raise Refusal(f"--labels names a column of a table with names; {path} has none.")
+        raise Refusal(f"--labels needs a table with column names; {path} has none.")
     if kind == ".mtx":
         if only is not None or drop is not None:
             raise Refusal(
-                f"--only and --drop name columns of a table; {path} is a list of entries."
+                f"--only and --drop select columns of a table; {path} is a list of entries."
             )
         return TableFile(path, read_stored_entries(path))
     values = read_array(path, array, has_options)
@@ -134,8 +134,8 @@ def read_table(
         values = values[:, None]
     if values.ndim != 2:
         raise Refusal(
-            f"{path} holds an array of shape {values.shape}; a table has two dimensions"
-            + (": a tensor is for lemmax cp." if values.ndim > 2 and has_options else ".")
+            f"{path} contains an array of shape {values.shape}; a table has two dimensions"
+            + (": use lemmax cp for a tensor." if values.ndim > 2 and has_options else ".")
         )
     if not has_options:
         return TableFile(path, values)
@@ -144,13 +144,13 @@ def read_table(
 
 
 def as_dense(table: TableFile) -> TableFile:
-    """The same with NaN where a file of stored entries has none."""
+    """The dense table, with NaN for entries that are not stored."""
     if table.whole is not None:
         return table
     values: np.ndarray = table.values
     if sparse.issparse(table.values):
         entries = table.values.tocoo()
-        cure = "As a list of entries it is for lemmax complete."
+        cure = "Use lemmax complete for a list of entries."
         require_memory(entries.shape, 8, f"The table in {table.path}", cure)
         values = np.full(entries.shape, np.nan)
         values[entries.coords] = entries.data
@@ -164,10 +164,10 @@ def read_columns(
     sheet: str | None = None,
     header: bool | None = None,
 ) -> Cells:
-    """Columns of a file as text without blanks around it.
+    """Columns of a file as text, without surrounding blanks.
 
-    By their names; by their numbers, from 1, if the first line has no names. Unless ``header``
-    says, numbers are such if not all of them are in the first line.
+    Columns are given by name, or by number (from 1) if there is no header. Unless ``header`` says
+    so, they are numbers if not all of them occur in the first line.
     """
     kind = kind_of(path)
     refuse_member(path, kind, sheet)
@@ -190,7 +190,7 @@ def read_columns(
 
 
 def _numbered(cells: Cells) -> list[str]:
-    """What columns without names are called."""
+    """Names of columns without a header."""
     return [str(k + 1) for k in range(len(cells.columns))]
 
 
@@ -199,7 +199,7 @@ def columns_of_list(
 ) -> str | None:
     """Names, or numbers, of row, column and value if a file is a list of entries.
 
-    Without names, whole numbers are not taken for ids.
+    Without a header, integers do not count as ids.
     """
     kind = kind_of(path)
     if kind not in NAMED:
@@ -227,7 +227,7 @@ def columns_of_list(
 
 
 class _Choice:
-    """Which columns may be fitted, by the options of a command."""
+    """The columns that may be fitted, by the options of a command."""
 
     def __init__(
         self,
@@ -253,16 +253,16 @@ class _Choice:
         ]
         self.labels = None if labels is None else self.names.index(labels)
         if not self.columns:
-            raise Refusal(f"No column of {path} is left to be fitted.")
+            raise Refusal(f"No column of {path} is left to fit.")
 
 
 def split_names(text: str | None) -> list[str]:
-    """Names separated by commas; those that have a comma are quoted."""
+    """Names separated by commas; names with a comma are quoted."""
     return [] if text is None else [name.strip() for name in next(csv.reader([text]), [])]
 
 
 def _joined(names: Iterable[str]) -> str:
-    """What `split_names` takes apart."""
+    """The inverse of `split_names`."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
@@ -283,7 +283,7 @@ def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) ->
             strict=True,
         )
     )
-    # Where nothing is carried through, a column without values is one of holes.
+    # If nothing is carried through, a column without values has missing values only.
     fitted = [
         k for k, each in found.items() if each.is_numeric or not (carries or len(each.unreadable))
     ]
@@ -299,16 +299,16 @@ def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) ->
         )
 
     if not carries and any(len(column.unreadable) for column in found.values()):
-        raise Refusal(f"{path} holds text where numbers should be: {told(list(found))}.")
+        raise Refusal(f"{path} contains text where numbers are expected: {told(list(found))}.")
     asked_for = [k for k in texts if names[k] in chosen.only]
     if asked_for:
-        raise Refusal(f"--only names columns of {path} that hold text: {told(asked_for)}.")
+        raise Refusal(f"--only names columns of {path} that contain text: {told(asked_for)}.")
     if not fitted and texts:
         raise Refusal(
             f"{path} has no column of numbers: {told(texts)}." + _hint(path, names, cells.names)
         )
     if not fitted:
-        raise Refusal(f"{path} holds no values: every entry is missing.")
+        raise Refusal(f"{path} contains no values: every entry is missing.")
     notes = [cells.note, *_notes(names, texts, empty, {k: found[k].spelling for k in fitted})]
     bad = [k for k in fitted if len(found[k].unreadable)]
     if bad:
@@ -331,7 +331,7 @@ def _chosen(path: pathlib.Path, cells: Cells, chosen: _Choice, carries: bool) ->
 
 
 def _labels(columns: list[np.ndarray], asked: int | None, texts: list[int]) -> list[str] | None:
-    """Labels of rows: the column that was asked for, or the first of texts that all differ."""
+    """Labels of rows: the given column, or the first column of distinct texts."""
     candidates = texts if asked is None else [asked]
     for k in candidates:
         if asked is not None or len(set(columns[k])) == len(columns[k]):
@@ -347,12 +347,14 @@ def _hint(path: pathlib.Path, names: list[str], header: list[str] | None) -> str
 def _notes(
     names: list[str], texts: list[int], empty: list[int], spellings: dict[int, Spelling]
 ) -> list[str]:
-    """What is carried through, and which numbers are not written as usual."""
+    """Notes about columns that are carried through, and unusual spellings of numbers."""
     notes = []
-    for some, why in ((texts, "hold text"), (empty, "hold no values")):
+    for some, why in ((texts, "contain text"), (empty, "contain no values")):
         if some:
             one = len(some) == 1
-            does = f"{why.replace('hold', 'holds') if one else why} and {'is' if one else 'are'}"
+            does = (
+                f"{why.replace('contain', 'contains') if one else why} and {'is' if one else 'are'}"
+            )
             notes.append(f"C{_columns(names[k] for k in some)[1:]} {does} carried through.")
     kinds = (
         ("decimal commas", [k for k, each in spellings.items() if each.comma]),
@@ -366,11 +368,11 @@ def _notes(
 
 
 def _array_table(path: pathlib.Path, values: np.ndarray, chosen: _Choice) -> TableFile:
-    """Columns of an array that hold something, among those that may be fitted."""
+    """Columns of an array with values, among those that may be fitted."""
     empty = [k for k in chosen.columns if np.all(np.isnan(values[:, k]))]
     fitted = [k for k in chosen.columns if k not in set(empty)]
     if not fitted:
-        raise Refusal(f"{path} holds no values: every entry is missing.")
+        raise Refusal(f"{path} contains no values: every entry is missing.")
     return TableFile(
         path,
         values[:, fitted],

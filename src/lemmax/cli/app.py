@@ -1,4 +1,4 @@
-"""The commands, and what is said about them all."""
+"""The commands and their common help text."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 import lemmax as lm
 
-# Where the commands are.
+# The modules of the commands.
 _FILES = {
     "pca": "pca",
     "complete": "completion",
@@ -21,15 +21,15 @@ _FILES = {
     "demo": "demo",
 }
 _HELP = (
-    "Composite optimisation: fast whatever the conditioning, the rank or the outliers.\n\n"
-    "Exit codes: 0 after an answer that the data support; 1 after one that they do not, which is "
-    "written nevertheless (verdicts such as NOT_CONVERGED and NOT_IDENTIFIABLE); 2 if something "
-    "was refused and nothing written; 130 after Ctrl-C (what a fit had by then is written)."
+    "Robust tables, ratings, tensors and model fits, with error bars.\n\n"
+    "Exit codes: 0 if the data support the answer; 1 if they do not (verdicts such as "
+    "NOT_CONVERGED and NOT_IDENTIFIABLE; the results are written nevertheless); 2 if the input "
+    "was refused and nothing was written; 130 after Ctrl-C (the results so far are written)."
 )
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by their names; each is imported when it is asked for."""
+    """The commands by name; each is imported on first use."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(_FILES)
@@ -65,7 +65,7 @@ app = typer.Typer(
 def lemmax(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Say what there is."""
+    """Print the version or the help text."""
     if version:
         typer.echo(lm.__version__)
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""``lemmax compare``: methods of one's choice on an instance of one's choice."""
+"""``lemmax compare``: compare methods on a random sensing problem."""
 
 import enum
 import pathlib
@@ -43,28 +43,28 @@ _SHORT = {
     "INTERRUPTED": "stopped",
     "STATIONARY": "stationary",
 }
-# What a shell reports for a program that Ctrl-C ended.
+# Exit code of a program ended by Ctrl-C.
 _INTERRUPTED = 130
 
 
 class Kind(enum.StrEnum):
-    """Kinds of matrices to recover."""
+    """Types of matrices to recover."""
 
     psd = "psd"
     asymmetric = "asymmetric"
 
 
 class Loss(enum.StrEnum):
-    """Losses to recover them with."""
+    """Losses of the sensing problem."""
 
     l1 = "l1"
     square = "square"
 
 
 def compare(
-    kind: Annotated[Kind, typer.Argument(help="What to recover.")] = Kind.psd,
+    kind: Annotated[Kind, typer.Argument(help="Type of matrix to recover.")] = Kind.psd,
     methods: Annotated[
-        str, typer.Option(help=f"Names, separated by commas, of: {', '.join(METHODS)}.")
+        str, typer.Option(help=f"Method names, separated by commas: {', '.join(METHODS)}.")
     ] = "lmm,gauss-newton,subgradient,scaled-subgradient,prox-linear",
     dim: Annotated[int, typer.Option(min=2, help="Rows of the matrix.")] = 40,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the fit.")] = 5,
@@ -77,7 +77,7 @@ def compare(
         "lemmax-compare"
     ),
 ) -> None:
-    """Run methods side by side on a sensing problem: a table and a picture."""
+    """Run several methods on a sensing problem: a table and a plot."""
     console = Console()
     chosen = _chosen(console, methods)
     try:
@@ -100,7 +100,7 @@ def compare(
             {name: METHODS[name]() for name in chosen},
             instance.x0,
             max_steps=steps,
-            # Relative to the start, whose error is 1e-2; a square falls twice as fast.
+            # Relative to the start, whose error is 1e-2; a squared loss falls twice as fast.
             tol=1e-12 if loss is Loss.l1 else 1e-24,
             metrics={_ERROR: instance.error},
         )
@@ -113,7 +113,7 @@ def compare(
         console.print("Interrupted." + (f" Not run: {waiting}." if waiting else ""))
         raise typer.Exit(_INTERRUPTED)
     if not comparison.results:
-        console.print("Every method refused this problem: nothing to compare.")
+        console.print("Every method refused this problem: there is nothing to compare.")
         raise typer.Exit(2)
     path = out / "compare.png"
     figure = lm.plots.compare(comparison, _ERROR)
@@ -122,11 +122,11 @@ def compare(
 
 
 def _chosen(console: Console, methods: str) -> list[str]:
-    """The names in a list separated by commas, or a sentence and exit code 2."""
+    """The names in a comma-separated list; exits with code 2 if one is unknown."""
     chosen = [name.strip().lower() for name in methods.split(",") if name.strip()]
     unknown = [name for name in chosen if name not in METHODS]
     if unknown or not chosen:
-        console.print(f"No method called {', '.join(unknown) or '(nothing)'}. There are:")
+        console.print(f"Unknown method {', '.join(unknown) or '(nothing)'}. There are:")
         console.print(", ".join(METHODS))
         raise typer.Exit(2)
     repeated = sorted({name for name in chosen if chosen.count(name) > 1})
@@ -137,11 +137,11 @@ def _chosen(console: Console, methods: str) -> list[str]:
 
 
 def _table(comparison: lm.Comparison) -> Table:
-    # Eight columns fit into 80 characters only without a frame.
+    # Without a frame, eight columns fit in 80 characters.
     table = Table(
-        title="Relative error, and what it took to get to 1e-10",
+        title="Relative error, and the cost of reaching 1e-10",
         title_justify="left",
-        caption="seconds: mean of a step × steps, compilation apart",
+        caption="seconds: mean time per step × steps, without compilation",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,

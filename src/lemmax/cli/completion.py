@@ -1,4 +1,4 @@
-"""``lemmax complete``: from a table with holes, or a list of entries, to what is missing."""
+"""``lemmax complete``: fill in a table, or predict entries from a list."""
 
 import pathlib
 from typing import Annotated, Any
@@ -42,7 +42,7 @@ _FACTORS = ("row factors", "column factors")
 
 
 def complete(
-    file: Annotated[pathlib.Path, typer.Argument(help="A table with holes, or a list of entries.")],
+    file: Annotated[pathlib.Path, typer.Argument(help="A table with missing cells, or a list.")],
     columns: Annotated[
         str | None,
         typer.Option(help="For a list: row, column and value by name or number: u,i,r or 1,2,3."),
@@ -54,7 +54,7 @@ def complete(
     max_components: MaxComponents = 12,
     effects: Annotated[
         bool | None,
-        typer.Option(help="Whether rows have effects of their own; by default for lists."),
+        typer.Option(help="Whether to fit row effects; by default for lists."),
     ] = None,
     only: Only = None,
     drop: Drop = None,
@@ -67,7 +67,7 @@ def complete(
     checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-complete"),
 ) -> None:
-    """Fill the holes of a table, or predict entries from a list of known ones."""
+    """Fill in the missing cells of a table, or predict entries from a list of known ones."""
     from ..estimators import MatrixCompletion
 
     console = Console()
@@ -80,11 +80,11 @@ def complete(
         if columns is None and not asked_for:
             columns = recognised = columns_of_list(file, array, header)
         if predict is not None and columns is None:
-            raise Refusal("--predict needs --columns: it asks for rows and columns by name.")
+            raise Refusal("--predict needs --columns: it takes rows and columns by name.")
         table = entries = asked = None
         if columns is None:
             table = read_table(file, labels, array, header, only=only, drop=drop)
-            # What a sparse matrix stores is a list.
+            # A sparse matrix is treated as a list.
             effects = sparse.issparse(table.values) if effects is None else effects
             table = as_dense(table)
             require_values(table)
@@ -104,8 +104,8 @@ def complete(
             entries.tell(outcome)
             if recognised is not None:
                 outcome.note(
-                    f"It is read as a list of entries, --columns {recognised}; as a table with "
-                    "--only and the names of its columns."
+                    f"It is read as a list of entries, --columns {recognised}; to read it as a "
+                    "table, use --only with the names of its columns."
                 )
         if asked is not None:
             asked.tell(outcome, effects)
@@ -133,7 +133,7 @@ def complete(
 
 
 def _table(outcome: Outcome, model: Any, table: TableFile) -> None:
-    """The table with its holes filled, and what was wrong with it."""
+    """The completed table, and its outliers."""
     outcome.report(model.report_, table.row_name, table.column_name, interval_level=LEVEL)
     values = table.values
     wrong = model.outliers_.toarray() != 0
@@ -146,7 +146,7 @@ def _table(outcome: Outcome, model: Any, table: TableFile) -> None:
     everywhere = np.nonzero(~np.isnan(values))
     fitted, unit = model.predict(everywhere, return_std=True)
     standard = np.full(values.shape, np.nan)
-    # Without noise, in units of what there is.
+    # Without noise, in units of the spread of the fitted values.
     unit = np.where(unit > 0, unit, np.std(fitted) or 1.0)
     standard[everywhere] = (values[everywhere] - fitted) / unit
     show_cells(outcome, table, standard, replaced)
@@ -154,7 +154,7 @@ def _table(outcome: Outcome, model: Any, table: TableFile) -> None:
 
 
 def _factors(outcome: Outcome, model: Any, rows: list[str], columns: list[str]) -> None:
-    """Factors, and effects, of rows and columns."""
+    """Factors and effects of rows and columns."""
     names = [f"factor {k + 1}" for k in range(model.n_components_)]
     sides = (
         ("row", model.row_factors_, model.row_effects_ + model.offset_, rows),
@@ -167,4 +167,4 @@ def _factors(outcome: Outcome, model: Any, rows: list[str], columns: list[str]) 
         figure = plots.factors(
             (model.row_factors_, model.column_factors_), _FACTORS, (rows, columns), first=1
         )
-        outcome.picture(figure, "Factors", "Of rows, row factors; of columns, column factors.")
+        outcome.picture(figure, "Factors", "Row factors and column factors.")

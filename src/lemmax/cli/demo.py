@@ -1,4 +1,4 @@
-"""``lemmax demo``: a table, a model and the paper's claim, each in a few seconds."""
+"""``lemmax demo``: a table, a model and the paper's claim, in a few seconds each."""
 
 import pathlib
 import time
@@ -23,7 +23,7 @@ def demo(
     ),
     seed: Seed = 0,
 ) -> None:
-    """Clean a table, fit a model, test the paper's claim: tables, a picture and a page."""
+    """Clean a table, fit a model, and test the paper's claim: tables, plots and a page."""
     console = Console()
     make_folder(console, out)
     began, shown = time.perf_counter(), {}

@@ -1,4 +1,4 @@
-"""``lemmax fit``: a formula, fitted to the columns of a file of which some data may be wrong."""
+"""``lemmax fit``: fit a formula to the columns of a file, robustly."""
 
 import pathlib
 from typing import Annotated, Any
@@ -14,13 +14,13 @@ from ..fit import Fit, Prediction
 from ..fit import fit as fit_model
 from ..losses import SquaredL2
 from ._files import Refusal
-from ._model import Asked, ask
+from ._model import FitRequest, ask
 from ._options import Header, Kept, Labels, MaxSeconds, Member, Out
 from ._outcome import Outcome, listed, refusing, shortest
 from ._readiness import contents, counted
 from ._reading import TableFile, as_dense, read_table
 
-# So many wrong data are listed on the page.
+# Number of outliers listed on the page.
 _SHOWN = 200
 _COLUMNS = ("fitted", "low", "high", "residual", "outlier")
 
@@ -33,7 +33,7 @@ def fit(
         str,
         typer.Option(
             help="Formula of a column, such as 'y = a*exp(-b*t) + c'; names that are not "
-            "columns are parameters. Names with blanks stand in quotes."
+            "columns are parameters. Names with blanks must be quoted."
         ),
     ],
     start: Annotated[
@@ -67,7 +67,7 @@ def fit(
     checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-fit"),
 ) -> None:
-    """Fit a formula to data of which some may be wrong, with standard errors.
+    """Fit a formula to data that may contain outliers, with standard errors.
 
     For example: lemmax fit data.csv --model "y = a*exp(-b*t) + c" --start a=1,b=1,c=0
     """
@@ -84,7 +84,7 @@ def fit(
         left_out = len(used) - int(np.sum(used))
         if left_out:
             rows = "1 row has" if left_out == 1 else f"{left_out} rows have"
-            outcome.note(f"{rows} no value in a column of the model: left out.")
+            outcome.note(f"{rows} a missing value in a column of the model: left out.")
         limits = {"max_seconds": max_seconds, "checkpoint": checkpoint}
         with outcome.working():
             fitted = outcome.run(lambda: _fit(asked, used, least_squares, limits))
@@ -98,15 +98,15 @@ def fit(
         outcome.tell(_doubt(fitted))
 
 
-def _rows(asked: Asked, table: TableFile) -> np.ndarray:
-    """Rows in which the model has a value; enough of them must have a datum, too."""
+def _rows(asked: FitRequest, table: TableFile) -> np.ndarray:
+    """Rows in which the model has a value; enough of them must have data, too."""
     used = asked.complete
     free = [name for name, is_fixed in asked.fixed.items() if not is_fixed]
     known = int(np.sum(used & ~np.isnan(asked.y)))
     if known < len(free):
         raise Refusal(
-            f"{table.path} has {counted(known, 'row')} with all columns of the model, for "
-            f"{counted(len(free), 'parameter')}: too few."
+            f"{table.path} has {counted(known, 'row')} with all columns of the model, too few for "
+            f"{counted(len(free), 'parameter')}."
         )
     with x64_context():
         columns = {name: column[used] for name, column in asked.columns.items()}
@@ -115,13 +115,13 @@ def _rows(asked: Asked, table: TableFile) -> np.ndarray:
     bad = np.flatnonzero(used & ~np.isnan(asked.y) & ~np.isfinite(begun))
     if len(bad):
         raise Refusal(
-            f"At the start the model is not finite in {listed(bad, table.row_name)}: start "
-            "elsewhere, or leave the y of such rows empty."
+            f"At the start the model is not finite in {listed(bad, table.row_name)}: use another "
+            "start, or leave the y of such rows empty."
         )
     return used
 
 
-def _fit(asked: Asked, used: np.ndarray, squares: bool, limits: dict[str, Any]) -> Fit:
+def _fit(asked: FitRequest, used: np.ndarray, squares: bool, limits: dict[str, Any]) -> Fit:
     return fit_model(
         asked.model,
         asked.y[used],
@@ -138,11 +138,11 @@ def _fit(asked: Asked, used: np.ndarray, squares: bool, limits: dict[str, Any]) 
 def _doubt(fitted: Fit) -> str:
     if fitted.status.succeeded:
         return ""
-    return f"The verdict is {fitted.status.name}: what was written is not to be relied on."
+    return f"The verdict is {fitted.status.name}: the results are unreliable."
 
 
-def _parameters(asked: Asked, fitted: Fit, level: float) -> list[tuple[str, list[float], str]]:
-    """Name; value, standard error and interval; what is to be said about them."""
+def _parameters(asked: FitRequest, fitted: Fit, level: float) -> list[tuple[str, list[float], str]]:
+    """Name; value, standard error and interval; a note."""
     low, high = fitted.interval(level)
     rows = []
     for name in asked.start:
@@ -156,8 +156,8 @@ def _parameters(asked: Asked, fitted: Fit, level: float) -> list[tuple[str, list
     return rows
 
 
-def _tell(outcome: Outcome, asked: Asked, fitted: Fit, level: float) -> None:
-    """The verdict on the screen and on the page, and parameters with their intervals."""
+def _tell(outcome: Outcome, asked: FitRequest, fitted: Fit, level: float) -> None:
+    """Show the verdict and the parameters with their intervals on the screen and the page."""
     formula = asked.expression.text
     if asked.expression.target is None:
         formula = f"{asked.y_name} = {formula}"
@@ -171,7 +171,7 @@ def _tell(outcome: Outcome, asked: Asked, fitted: Fit, level: float) -> None:
     facts |= {"model": formula, "level": level, "minima": [_plain(x) for x in fitted.minima]}
     outcome.blocks.append(page.paragraph(formula))
     badge = page.badge(fitted.status.name, "good" if fitted.status.succeeded else "caution")
-    share = f"{fitted.outlier_count} of {fitted.observations} data are wrong"
+    share = f"{fitted.outlier_count} of {fitted.observations} data are outliers"
     noise = f"the noise is {fitted.noise:.3g}" + (" times sigma" if asked.sigma is not None else "")
     outcome.facts(facts, badge, " ", fitted.status.message, f" {share}; {noise}.")
     for sentence in fitted.remarks:
@@ -184,7 +184,7 @@ def _tell(outcome: Outcome, asked: Asked, fitted: Fit, level: float) -> None:
     blocks = [page.table(header, rows)]
     if fitted.minima:
         others = [[_short(x[name]) for name in asked.start] for x in fitted.minima]
-        words = "other ends of the search, which explain the data less well"
+        words = "other minima of the search, which explain the data less well"
         blocks.append(page.details(words, page.table(list(asked.start), others)))
     outcome.blocks.append(page.section("Parameters", *blocks))
 
@@ -197,7 +197,7 @@ def _short(value: Any) -> str:
     return f"{float(value):.6g}" if np.isfinite(value) else ""
 
 
-def _write_parameters(outcome: Outcome, asked: Asked, fitted: Fit, level: float) -> None:
+def _write_parameters(outcome: Outcome, asked: FitRequest, fitted: Fit, level: float) -> None:
     outcome.listing(
         "parameters.csv",
         ["name", "value", "standard error", "low", "high", "note"],
@@ -216,13 +216,13 @@ def _wrong(fitted: Fit) -> np.ndarray:
 
 def _write_fitted(
     outcome: Outcome,
-    asked: Asked,
+    asked: FitRequest,
     table: TableFile,
     used: np.ndarray,
     fitted: Fit,
     curve: Prediction,
 ) -> None:
-    """The table as it was, with the curve and what is left of every datum."""
+    """The table with the fitted curve and the residuals."""
     whole = table.whole
     assert whole is not None
     names = list(whole.names or [f"c{k + 1}" for k in range(len(whole.cells))])
@@ -249,9 +249,14 @@ def _cell(cell: Any) -> str:
 
 
 def _show(
-    outcome: Outcome, asked: Asked, used: np.ndarray, fitted: Fit, curve: Prediction, level: float
+    outcome: Outcome,
+    asked: FitRequest,
+    used: np.ndarray,
+    fitted: Fit,
+    curve: Prediction,
+    level: float,
 ) -> None:
-    """Data and curve; where this has several columns, data against what it says."""
+    """Plot data and curve; with several columns, data against fitted values."""
     words = f"Data, curve with its {level:.0%} band, and residuals below."
     t, xlabel = None, "row"
     if len(asked.columns) == 1:
@@ -260,7 +265,7 @@ def _show(
     elif asked.columns:
         t, xlabel = np.asarray(curve.value), "fitted value"
         words = f"Data against fitted values with their {level:.0%} band, and residuals below."
-    # Between dollar signs matplotlib expects mathematics.
+    # matplotlib interprets text between dollar signs as mathematics.
     below, beside = (
         ", ".join(filter(None, (name, asked.units.get(name)))).replace("$", r"\$")
         for name in (xlabel, asked.y_name)
@@ -271,13 +276,13 @@ def _show(
 
 def _list_wrong(
     outcome: Outcome,
-    asked: Asked,
+    asked: FitRequest,
     table: TableFile,
     used: np.ndarray,
     fitted: Fit,
     curve: Prediction,
 ) -> None:
-    """The wrong data that are furthest off."""
+    """List the largest outliers."""
     sigma = 1.0 if asked.sigma is None else asked.sigma[used]
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.where(_wrong(fitted), -fitted.residual / (sigma * fitted.noise), 0)
@@ -297,6 +302,6 @@ def _list_wrong(
     ]
     header = ["row", *asked.columns, asked.y_name, "fitted", "off, in standard deviations"]
     more = fitted.outlier_count - len(order)
-    caption = f"The {len(order)} that are furthest off; {more} more are in fitted.csv."
+    caption = f"The {len(order)} largest; {more} more are in fitted.csv."
     shown = page.table(header, rows, caption if more else "")
-    outcome.blocks.append(page.section("Wrong data", shown))
+    outcome.blocks.append(page.section("Outlying data", shown))

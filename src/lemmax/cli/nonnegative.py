@@ -1,4 +1,4 @@
-"""``lemmax nnls``: nonnegative regression, from two files to coefficients and a picture."""
+"""``lemmax nnls``: nonnegative regression of one file on another."""
 
 import dataclasses
 import pathlib
@@ -16,12 +16,10 @@ from ._outcome import Outcome, refusing
 from ._readiness import contents, counted, require_all_values
 from ._reading import TableFile, read_table
 
-# How much larger than Gaussian noise of the same median the root mean square may be.
+# Allowed ratio of the root mean square to that of Gaussian noise with the same median.
 _HEAVY_TAILS = 3.0
 _GAUSSIAN = 1.4826
-_GROSS_ERRORS = (
-    "A few residuals are far larger than the others, as gross errors are: --robust bears those."
-)
+_GROSS_ERRORS = "A few residuals are far larger than the others, like outliers: use --robust."
 
 
 def nnls(
@@ -32,7 +30,7 @@ def nnls(
     robust: Annotated[bool, typer.Option("--robust", help="Least absolute deviations.")] = False,
     out: Out = pathlib.Path("lemmax-nnls"),
 ) -> None:
-    """Explain b by the columns of A with coefficients that are not negative."""
+    """Fit b by the columns of A with nonnegative coefficients."""
     from ..estimators import NonnegativeRegression
 
     console = Console()
@@ -56,14 +54,14 @@ def nnls(
             outcome.picture(
                 plots.regression(coefficients, residuals, a.columns, first=1),
                 "Coefficients and residuals",
-                "A coefficient for each column, and a residual for each row.",
+                "One coefficient per column, one residual per row.",
             )
             outcome.write()
         outcome.tell(doubt)
 
 
 def _read(matrix: pathlib.Path, targets: pathlib.Path) -> tuple[TableFile, TableFile]:
-    """A and b, without holes, with as many rows; what a sparse file does not store is 0."""
+    """Read A and b, complete and with equally many rows; entries not stored are 0."""
     a = _dense(read_table(matrix, has_options=False))
     b = _dense(read_table(targets, has_options=False, vector=True))
     require_all_values(a)
@@ -71,7 +69,7 @@ def _read(matrix: pathlib.Path, targets: pathlib.Path) -> tuple[TableFile, Table
     height, length = len(a.values), len(b.values)
     if height != length:
         raise Refusal(
-            f"{matrix} has {counted(height, 'row')}, {targets} {length}; they must be as many."
+            f"{matrix} has {counted(height, 'row')}, {targets} {length}; the numbers must be equal."
         )
     return a, b
 
@@ -83,12 +81,12 @@ def _dense(table: TableFile) -> TableFile:
 
 
 def _sides(targets: TableFile) -> list[str]:
-    """For right-hand sides without names."""
+    """Names for right-hand sides without names."""
     return [f"right-hand side {k + 1}" for k in range(targets.values.shape[1])]
 
 
 def _has_heavy_tails(residuals: np.ndarray, targets: np.ndarray) -> bool:
-    """Whether the residuals of some right-hand side are not like noise alone."""
+    """Whether the residuals of some right-hand side have heavier tails than noise."""
     whole = np.sqrt(np.mean(residuals**2, axis=0))
     typical = _GAUSSIAN * np.median(np.abs(residuals), axis=0)
     rounding = len(targets) * np.finfo(float).eps * np.max(np.abs(targets), axis=0)
@@ -96,7 +94,7 @@ def _has_heavy_tails(residuals: np.ndarray, targets: np.ndarray) -> bool:
 
 
 def _tell_fit(outcome: Outcome, model: Any, targets: np.ndarray, residuals: np.ndarray) -> str:
-    """How well it fits, in words and numbers; and what is doubtful about it."""
+    """Describe the fit in words and numbers; returns what is doubtful about it."""
     settled = np.atleast_1d(model.settled_)
     level = float(np.mean(np.abs(targets))) or 1.0
     facts = {
@@ -116,7 +114,7 @@ def _tell_fit(outcome: Outcome, model: Any, targets: np.ndarray, residuals: np.n
         f"{counted(len(settled), 'right-hand side')}, "
         f"{counted(model.n_features_in_, 'coefficient')} each, "
         f"of which {np.mean(model.coef_ > 0):.0%} are positive; the mean residual is "
-        f"{facts['relative_residual']:.3g} of the mean target; known to be the best: "
+        f"{facts['relative_residual']:.3g} of the mean target; proved optimal: "
         f"{np.mean(settled):.0%}."
     )
     outcome.say(line)
@@ -125,4 +123,4 @@ def _tell_fit(outcome: Outcome, model: Any, targets: np.ndarray, residuals: np.n
     if np.all(settled):
         return ""
     open_ones = counted(int(np.sum(~settled)), "right-hand side")
-    return f"Of {open_ones} the coefficients are approximations, not known to be the best."
+    return f"For {open_ones} the coefficients are approximations, not proved optimal."

@@ -1,4 +1,4 @@
-"""``lemmax pca``: from a table with holes and wrong cells to a clean one and its components."""
+"""``lemmax pca``: clean a table with missing cells and outliers, and find its components."""
 
 import pathlib
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ from ._readiness import (
 )
 from ._reading import TableFile, as_dense, read_table
 
-# So many cells are hidden and predicted, for a picture.
+# Number of cells that are hidden and predicted, for a plot.
 _HIDDEN = 300
 
 
@@ -61,7 +61,7 @@ def pca(
     checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-pca"),
 ) -> None:
-    """Clean a table with holes and wrong cells, and find its principal components."""
+    """Clean a table with missing cells and outliers, and find its principal components."""
     from ..estimators import RobustPCA
 
     console = Console()
@@ -100,7 +100,7 @@ def pca(
 
 
 def _verdict(outcome: Outcome, model: Any, table: TableFile) -> None:
-    """How far to rely on the answer."""
+    """Show the verdict."""
     if model.nonnegative:
         tell_verdict(outcome, model, table.row_name, table.column_name)
         return
@@ -123,13 +123,13 @@ def _replaced(model: Any, values: np.ndarray) -> Replaced:
 
 
 def _spread(model: Any) -> np.ndarray:
-    """The standard deviation of every column, as the model has it: wrong cells do not count."""
+    """The model's standard deviation of every column; outliers do not count."""
     explained = model.explained_variance_ @ model.components_**2
     return np.sqrt(explained + model.noise_variance_)
 
 
 def _standardised(model: Any, values: np.ndarray) -> np.ndarray:
-    """Residuals in standard errors; in spreads of the columns where these are 0 or not known."""
+    """Residuals in standard errors, or in scales of the columns if those are 0 or unknown."""
     error = np.asarray(model.standard_error_)
     spread = _spread(model)
     unit = np.where((error > 0) & (error < np.inf), error, np.where(spread > 0, spread, 1.0))
@@ -137,7 +137,7 @@ def _standardised(model: Any, values: np.ndarray) -> np.ndarray:
 
 
 def _write_model(outcome: Outcome, model: Any, table: TableFile) -> None:
-    """Means and noise of columns, components, scores."""
+    """Write means and noise of columns, components, scores."""
     numbers = [f"component {k + 1}" for k in range(model.n_components_)]
     names = table.column_labels()
     deviations = np.sqrt(model.noise_variance_)
@@ -149,9 +149,9 @@ def _write_model(outcome: Outcome, model: Any, table: TableFile) -> None:
 
 
 def _show_predictions(outcome: Outcome, model: Any, values: np.ndarray) -> None:
-    """Some right cells, each hidden and predicted by the other cells of its row."""
+    """Plot some inliers, each hidden and predicted from the other cells of its row."""
     right = ~np.isnan(values) & (model.outliers_.toarray() == 0)
-    # Of a row with one value, nothing is left when that is hidden.
+    # If the only value of a row is hidden, nothing is left.
     places = np.argwhere(right & (np.sum(right, axis=1) > 1)[:, None])
     if not len(places):
         return
@@ -166,11 +166,11 @@ def _show_predictions(outcome: Outcome, model: Any, values: np.ndarray) -> None:
         (values[rows, columns] - centre) / unit,
         (filled[each, columns] - centre) / unit,
         errors[each, columns] / unit,
-        "in spreads of the column",
+        "in scales of the column",
     )
     words = (
-        f"{len(rows)} right cells, each hidden and predicted by the other cells of its row; "
-        "columns less their means, in units of their spreads."
+        f"{len(rows)} inliers, each hidden and predicted from the other cells of its row; "
+        "centred, in units of the columns' scales."
     )
     outcome.picture(figure, "Predictions", words)
 
@@ -190,8 +190,8 @@ def _show_components(outcome: Outcome, model: Any, table: TableFile) -> None:
         )
     ]
     words = (
-        "How every column moves with each component, in units of the column's spread: near 1 or "
-        "-1 where the component explains all of a column, 0 where it explains nothing."
+        "Loadings of every column, in units of the column's scale: near 1 or "
+        "-1 if the component explains all of a column, 0 if it explains nothing."
     )
     header = ("component", "of a column's variance, on average", "of all variance, in file units")
     below = page.table(header, shares)

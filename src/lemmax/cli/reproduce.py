@@ -1,4 +1,4 @@
-"""``lemmax reproduce``: the paper's figures and table, measured, and its claims judged."""
+"""``lemmax reproduce``: recompute the paper's figures and table, and test its claims."""
 
 import pathlib
 from collections import Counter
@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 
 
 def _completions(incomplete: str) -> list[str]:
-    """Names for shell completion; typer wants the argument to be called so."""
+    """Names for shell completion; typer requires this argument name."""
     return [name for name in figures.NAMES if name.startswith(incomplete)]
 
 
@@ -29,11 +29,11 @@ def reproduce(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What to reproduce; without a name, --all or --quick: list what there is.",
+            help="What to reproduce; without a name, --all or --quick, show the list.",
             autocompletion=_completions,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All there is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Reproduce everything.")] = False,
     quick: Annotated[
         bool,
         typer.Option(
@@ -45,12 +45,12 @@ def reproduce(
     ] = pathlib.Path("lemmax-paper"),
     seed: Seed = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take over what an interrupted call has finished.")
+        bool, typer.Option("--resume", help="Reuse what an interrupted call has finished.")
     ] = False,
 ) -> None:
-    """Compute the paper's figures anew, and say of every claim whether the data support it."""
+    """Recompute the paper's figures, and test every claim."""
     console = Console()
-    # Without a name and with --quick alone, everything is meant: quick is not a thing to list.
+    # --quick without a name means everything.
     names = list(figures.NAMES) if everything or (quick and not what) else list(what or ())
     if not names:
         console.print(_listing())
@@ -58,7 +58,7 @@ def reproduce(
     unknown = [name for name in names if name not in figures.NAMES]
     if unknown:
         known = ", ".join(figures.NAMES)
-        console.print(f"Nothing called {', '.join(unknown)}. There is: {known}.")
+        console.print(f"Unknown: {', '.join(unknown)}. There is: {known}.")
         raise typer.Exit(2)
     make_folder(console, out)
     size = "quick" if quick else "full"
@@ -71,16 +71,16 @@ def reproduce(
             except MemoryError as error:
                 too_large = True
                 console.print(
-                    f"{name} does not fit into memory: {error} Its small size does: "
+                    f"{name} does not fit in memory: {error} Its small size does: "
                     f"lemmax reproduce {name} --quick"
                 )
                 continue
-            # After each, so that there is one even if the rest is interrupted.
+            # After each experiment, so that there is a report even after an interrupt.
             write_report(out)
     except KeyboardInterrupt:
         options = f"--out {out} --seed {seed}{' --quick' if quick else ''} --resume"
         console.print(
-            "\nInterrupted. What is finished is kept; go on with:\n"
+            "\nInterrupted. Finished parts are kept; continue with:\n"
             f"  lemmax reproduce {' '.join(names)} {options}"
         )
         raise typer.Exit(_INTERRUPTED) from None
@@ -91,7 +91,7 @@ def reproduce(
 
 
 def _listing() -> Table:
-    table = Table(title="What there is to reproduce", title_justify="left")
+    table = Table(title="Experiments", title_justify="left")
     table.add_column("name", no_wrap=True)
     table.add_column("what")
     table.add_column("minutes on two cores", justify="right")
@@ -147,7 +147,7 @@ def _grid(summary: Summary) -> Table:
 def _judge(console: Console, claim: Claim) -> None:
     outcome = claim.outcome
     console.print(f"[{_COLOURS[outcome]}]{outcome}[/]: ", end="")
-    # Numbers in brackets are not rich's markup.
+    # Numbers in brackets are not rich markup.
     console.print(claim.statement, markup=False, highlight=False)
     if claim.correction and outcome != "supported":
         console.print(f"  Instead: {claim.correction}", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""``lemmax cp``: from a tensor to its terms."""
+"""``lemmax cp``: decompose a tensor into terms."""
 
 import pathlib
 from typing import Annotated, Any
@@ -22,14 +22,14 @@ def cp(
     nonnegative: Annotated[
         bool, typer.Option("--nonnegative", help="No negative factors.")
     ] = False,
-    starts: Annotated[int, typer.Option(min=1, help="How many starts to try.")] = 1,
+    starts: Annotated[int, typer.Option(min=1, help="Number of starts.")] = 1,
     squared: Squared = False,
     array: Member = None,
     seed: Seed = 0,
     checkpoint: Kept = None,
     out: Out = pathlib.Path("lemmax-cp"),
 ) -> None:
-    """Decompose a tensor with holes and wrong entries into a sum of outer products."""
+    """Decompose a tensor with missing entries and outliers into a sum of outer products."""
     from ..estimators import CPDecomposition
 
     console = Console()
@@ -66,22 +66,20 @@ def cp(
 
 
 def _read_tensor(file: pathlib.Path, array: str | None) -> np.ndarray:
-    """An array of three dimensions or more that has something to decompose."""
+    """Read an array with three or more dimensions and at least one value."""
     if not is_array(file):
         raise Refusal(
             f"A tensor is a npy or npz file; {file} is a table: use lemmax pca, or lemmax complete."
         )
     tensor = read_array(file, array)
     if tensor.ndim == 2:
-        raise Refusal(f"{file} holds a matrix: use lemmax pca, or lemmax complete.")
+        raise Refusal(f"{file} contains a matrix: use lemmax pca, or lemmax complete.")
     if tensor.ndim < 2:
-        raise Refusal(f"{file} holds an array of shape {tensor.shape}; a tensor has more modes.")
+        raise Refusal(f"{file} contains an array of shape {tensor.shape}; a tensor has more modes.")
     if len(tensor) < 2:
-        raise Refusal(
-            f"{file} has shape {tensor.shape}: with one slice only it is no more than that slice."
-        )
+        raise Refusal(f"{file} has shape {tensor.shape}: a tensor with a single slice is a matrix.")
     if np.all(np.isnan(tensor)):
-        raise Refusal(f"{file} holds no values: every entry is missing.")
+        raise Refusal(f"{file} contains no values: every entry is missing.")
     return tensor
 
 

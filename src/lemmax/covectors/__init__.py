@@ -1,7 +1,7 @@
-"""What comes back from an operator's adjoint: V = A*(s), dual to a point.
+"""Covectors: what an operator's adjoint returns, V = A*(s), dual to points.
 
-A map never needs all of V, only its products with thin matrices; a covector that is not stored
-entry by entry offers those products cheaply.
+Maps only need products of V with thin matrices. Covectors that are not stored entry by entry
+compute these products cheaply.
 """
 
 from ._base import AbstractCovector as AbstractCovector

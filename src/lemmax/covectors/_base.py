@@ -1,4 +1,4 @@
-"""What every covector offers."""
+"""The interface of covectors."""
 
 import abc
 import functools
@@ -14,11 +14,11 @@ class AbstractCovector(eqx.Module):
 
     @abc.abstractmethod
     def dense(self) -> PyTree:
-        """Every entry, in the structure of a dense point."""
+        """All entries, with the structure of a dense point."""
 
     @abc.abstractmethod
     def contract(self, matrices: tuple[Array, ...], skip: int | None = None) -> Array:
-        """Multiply every mode ``k != skip`` by ``matrices[k].T``; modes keep their places."""
+        """Multiply every mode ``k != skip`` by ``matrices[k].T``, keeping the order of modes."""
 
     @abc.abstractmethod
     def mttkrp(self, factors: tuple[Array, ...], mode: int) -> Array:
@@ -26,16 +26,16 @@ class AbstractCovector(eqx.Module):
 
     @abc.abstractmethod
     def contract_all_but_one(self, matrix: Array) -> Array:
-        """The same matrix in every mode but one, unfolded along that one, summed over its place.
+        """Multiply all modes but n by the same matrix, unfold along n, and sum over n.
 
         For a matrix V this is ``(V + V') @ matrix``.
         """
 
     @abc.abstractmethod
     def mttkrp_in_every_mode(self, factor: Array) -> Array:
-        """The sum over modes of `mttkrp`, with the same factor everywhere."""
+        """The sum of `mttkrp` over all modes, with the same factor in every mode."""
 
 
 def sum_over_modes(term: Callable[[int], Array], order: int) -> Array:
-    """Add up what each mode contributes."""
+    """Sum of ``term(mode)`` over all modes."""
     return functools.reduce(operator.add, [term(mode) for mode in range(order)])

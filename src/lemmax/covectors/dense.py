@@ -10,19 +10,19 @@ from ._base import AbstractCovector, sum_over_modes
 
 
 def as_covector(value: PyTree) -> AbstractCovector:
-    """What an adjoint has returned, as a covector: a plain array is a dense one."""
+    """Wrap the result of an adjoint: a plain array becomes a `DenseCovector`."""
     return value if isinstance(value, AbstractCovector) else DenseCovector(value)
 
 
 class DenseCovector(AbstractCovector):
-    """A covector stored entry by entry.
+    """A covector that stores every entry.
 
     Parameters
     ----------
     value : array or pytree of arrays
         The entries.
     symmetric : bool
-        Whether the entries are known to be invariant under permutation of the modes, which
+        Whether the entries are known to be invariant under permutations of the modes. This
         saves work.
     """
 

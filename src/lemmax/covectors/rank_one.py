@@ -16,9 +16,9 @@ class RankOneCovector(AbstractCovector):
     left : array of shape (m, d1)
         The vectors that span the columns of V.
     weights : array of shape (m,)
-        One number for each of them.
+        One weight per term.
     right : array of shape (m, d2), optional
-        The vectors that span the rows of V; those of ``left`` if not given, and V is symmetric.
+        The vectors that span the rows of V. Default: ``left``, which makes V symmetric.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class RankOneCovector(AbstractCovector):
 
     @keeps_float64
     def dense(self) -> AnyArray:
-        """Form every entry."""
+        """Form all entries."""
         weighted = jnp.asarray(self.weights)[:, None] * self.left
         return weighted.T @ self._right
 
@@ -51,7 +51,7 @@ class RankOneCovector(AbstractCovector):
 
     @keeps_float64
     def mttkrp(self, factors: tuple[AnyArray, ...], mode: int) -> AnyArray:
-        """The product with the factor of the other mode: ``V Y``, or ``V' X``."""
+        """The product with the factor of the other mode: ``V Y`` or ``V' X``."""
         return self.contract(factors, mode) if mode == 0 else self.contract(factors, mode).T
 
     @keeps_float64
@@ -62,7 +62,7 @@ class RankOneCovector(AbstractCovector):
 
     @keeps_float64
     def mttkrp_in_every_mode(self, factor: AnyArray) -> AnyArray:
-        """``(V + V') @ factor``: for matrices the same."""
+        """``(V + V') @ factor``."""
         return self.contract_all_but_one(factor)
 
     @property

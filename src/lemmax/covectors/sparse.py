@@ -1,4 +1,4 @@
-"""Covectors that are zero but for a few entries."""
+"""Sparse covectors."""
 
 from collections.abc import Sequence
 
@@ -13,43 +13,43 @@ from .._linalg import unfold
 from .._typing import AnyArray
 from ._base import AbstractCovector, sum_over_modes
 
-# Entries added up before their sum is scattered. A sum written out is fused with the gathers it
-# adds, one that XLA reduces is not; 8 is as fast as 16, pads less and compiles sooner.
+# Number of entries added before the sum is scattered. XLA fuses an unrolled sum with its gathers,
+# but not a reduction. 8 is as fast as 16, needs less padding and compiles faster.
 _DEPTH = 8
 
 
 class Tiling(eqx.Module):
-    """Entries sorted by their index in one mode, and cut into columns of a common height.
+    """Entries sorted by their index in one mode, cut into columns of equal height.
 
-    All entries of a column lie in the same slice of the tensor (the same row of a matrix, for
-    mode 0), the last column of each slice filled up with entries that do not exist. Sums over
-    slices then are sums over the columns' entries, side by side for all columns, and of what is
-    left (an eighth) a scatter. On a CPU that is 2 to 6 times as fast as a scatter of all entries,
-    and 1.4 to 4 times as fast as the CSR product of `jax.experimental.sparse`.
+    All entries of a column lie in the same slice of the tensor (for mode 0 of a matrix, the same
+    row). The last column of each slice is padded. A sum over slices first adds the entries of
+    each column, for all columns at once, and then scatters these sums (an eighth as many). On a
+    CPU this is 2 to 6 times as fast as scattering all entries, and 1.4 to 4 times as fast as the
+    CSR product of `jax.experimental.sparse`.
     """
 
     order: Int[AnyArray, "depth columns"]
-    """Which entry stands where; one past the last where there is none."""
+    """Position of each entry in the unsorted list; one past the last for padding."""
     others: tuple[Int[AnyArray, "depth columns"], ...]
-    """Its indices in the other modes, in their order."""
+    """Indices of the entries in the other modes, in the order of modes."""
     slices: Int[AnyArray, " columns"]
-    """The index that the entries of a column have in common, ascending."""
+    """The index that the entries of each column share, ascending."""
 
     @classmethod
     def of(cls, indices: Sequence[np.ndarray], mode: int, length: int) -> "Tiling":
-        """Sort on the host.
+        """Sort the entries on the host.
 
         Parameters
         ----------
         indices : sequence of integer arrays of shape (m,)
-            Where the entries are, one array per mode.
+            Positions of the entries, one array per mode.
         mode : int
-            Which mode to sort by.
+            The mode to sort by.
         length : int
-            Of that mode.
+            Length of that mode.
         """
         others = [index for k, index in enumerate(indices) if k != mode]
-        # Within a slice in the order of memory, so that neighbours read what is near.
+        # Within a slice in the order of memory, so that neighbouring entries read nearby memory.
         order = np.lexsort((*reversed(others), indices[mode]))
         entries = np.bincount(indices[mode], minlength=length)
         columns = -(-entries // _DEPTH)
@@ -65,11 +65,11 @@ class Tiling(eqx.Module):
         )
 
     def arrange(self, values: Float[AnyArray, " m"]) -> Float[Array, "depth columns"]:
-        """The entries' values where they stand, and zeros where there is none."""
+        """The values in tiled order, with zeros for padding."""
         return jnp.asarray(values).at[self.order].get(mode="fill", fill_value=0)
 
     def slice_sums(self, values: AnyArray, factors: Sequence[AnyArray], length: int) -> Array:
-        """For each slice and l, the sum of value times the l-th columns' product at the indices."""
+        """Sum the entries of each slice, times the products of each column of the factors."""
         values, slices = jnp.asarray(values), jnp.asarray(self.slices)
 
         def one_column(columns: tuple[Array, ...]) -> Array:
@@ -83,22 +83,22 @@ class Tiling(eqx.Module):
             empty = jnp.zeros(length, values.dtype)
             return empty.at[slices].add(total, indices_are_sorted=True, mode="promise_in_bounds")
 
-        # A loop and not a batch: the gathers stay one-dimensional, and the values are arranged
-        # once instead of anew for every column.
+        # A loop, not a batch: the gathers stay one-dimensional, and the values are arranged once
+        # instead of once per column.
         return jax.lax.map(one_column, tuple(jnp.asarray(f).T for f in factors)).T
 
 
 class SparseCovector(AbstractCovector):
-    """A matrix or tensor with given entries, which may repeat and then add up.
+    """A sparse matrix or tensor; repeated entries are added.
 
     Parameters
     ----------
     values : tuple of arrays
-        The entries as the tiling of each mode arranges them.
+        The entries in the order of each mode's tiling.
     tilings : tuple of Tiling
-        Where they are, sorted by each mode in turn.
+        The positions of the entries, one tiling per mode.
     shape : tuple of int
-        Of the matrix or tensor.
+        Shape of the matrix or tensor.
 
     Examples
     --------
@@ -118,12 +118,12 @@ class SparseCovector(AbstractCovector):
     def of(
         cls, values: Float[AnyArray, " m"], tilings: tuple[Tiling, ...], shape: tuple[int, ...]
     ) -> "SparseCovector":
-        """Arrange the entries' values for every mode; under ``jit``, for those that are used."""
+        """Arrange the values for every mode; ``jit`` drops the modes that are not used."""
         return cls(tuple(tiling.arrange(values) for tiling in tilings), tilings, shape)
 
     @keeps_float64
     def dense(self) -> AnyArray:
-        """Form every entry."""
+        """Form all entries."""
         tiling, values = self.tilings[0], jnp.asarray(self.values[0])
         rows = jnp.broadcast_to(jnp.asarray(tiling.slices)[None, :], values.shape)
         return jnp.zeros(self.shape, values.dtype).at[(rows, *tiling.others)].add(values)
@@ -134,7 +134,7 @@ class SparseCovector(AbstractCovector):
         mode = 0 if skip is None else skip
         others = [matrix for k, matrix in enumerate(matrices) if k != mode]
         widths = tuple(matrix.shape[1] for matrix in others)
-        # Every combination of columns, one of each matrix.
+        # All combinations of columns, one from each matrix.
         choices = np.indices(widths).reshape(len(widths), -1)
         columns = [m[:, choice] for m, choice in zip(others, choices, strict=True)]
         sums = self._slice_sums(columns, mode)

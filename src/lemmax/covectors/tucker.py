@@ -1,4 +1,4 @@
-"""Covectors in the column spaces of the points they came from."""
+"""Covectors in the column spaces of factored points."""
 
 from jaxtyping import Array
 
@@ -21,7 +21,7 @@ class TuckerCovector(AbstractCovector):
     bases: tuple[Array, ...]
 
     def dense(self) -> Array:
-        """Form every entry."""
+        """Form all entries."""
         return contract(self.core, tuple(basis.T for basis in self.bases))
 
     def contract(self, matrices: tuple[Array, ...], skip: int | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: NumPy arrays in and out, missing and wrong entries welcome.
+"""scikit-learn estimators for data with missing entries and outliers.
 
 They need the extra ``estimators``: ``pip install 'lemmax[estimators]'``.
 """

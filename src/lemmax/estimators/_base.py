@@ -1,4 +1,4 @@
-"""What all estimators share: from arrays to `recover`, and from its verdict to a warning."""
+"""Common base of the estimators: calls of `recover`, verdicts and warnings."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ from ._saving import Saved
 
 
 class RecoveringEstimator(Saved, BaseEstimator):
-    """An estimator whose fit is a call of `lemmax.recover`."""
+    """An estimator whose fit calls `lemmax.recover`."""
 
     loss: str
     random_state: Any
@@ -27,11 +27,11 @@ class RecoveringEstimator(Saved, BaseEstimator):
     status_: str
     n_iter_: int
     noise_: float
-    # A `lemmax.Recovery`, which comes with JAX.
+    # A `lemmax.Recovery`, whose class needs JAX.
     recovery_: Any
 
     def __sklearn_tags__(self):
-        """NaN is welcome: it marks what is missing."""
+        """NaN is allowed: it marks missing values."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -48,8 +48,8 @@ class RecoveringEstimator(Saved, BaseEstimator):
         loss: Any = None,
         **options: Any,
     ) -> Any:
-        """Call `recover`, and take over what it says about its answer."""
-        # With the first of them JAX is imported, which tables do without.
+        """Call `recover`, and set the attributes of its verdict."""
+        # Imported here because it loads JAX, which fits of tables do not need.
         from ..recovery import recover
         from ._recovering import loss_called
 
@@ -65,21 +65,21 @@ class RecoveringEstimator(Saved, BaseEstimator):
         self.noise_ = found.noise
 
     def summary(self) -> str:
-        """What was found, and whether to rely on it, in a few lines."""
+        """The verdict and the result, in a few lines."""
         check_is_fitted(self)
         found = getattr(self, "recovery_", None)
         if found is not None:
             return found.summary()
-        # Nothing had to be searched for, or the model was loaded.
+        # No search was needed, or the model was loaded.
         return f"{self.status_}: {RecoveryStatus[self.status_].message}"
 
     def _forget(self) -> None:
-        """What an earlier fit has found, and this one may not."""
+        """Delete attributes of an earlier fit that this one may not set."""
         for name in ("recovery_", "report_"):
             vars(self).pop(name, None)
 
     def _warn(self) -> None:
-        """Warn if the answer is not to be relied on; called at the end of a fit."""
+        """Warn if the answer is unreliable; called at the end of a fit."""
         found = getattr(self, "recovery_", None)
         if found is None or found.status.succeeded:
             return
@@ -92,7 +92,7 @@ class RecoveringEstimator(Saved, BaseEstimator):
 
 
 def check_loss(name: Any) -> None:
-    """Refuse a loss that is not known."""
+    """Raise an error if the loss is unknown."""
     if name not in ("robust", "squared"):
         raise ValueError(f"loss must be 'robust' or 'squared'; got {name!r}.")
 
@@ -100,19 +100,19 @@ def check_loss(name: Any) -> None:
 def require_room(
     kind: str, shape: tuple[int, ...], multiple: int, numbers: int | None = None
 ) -> None:
-    """Raise a sentence if a fit does not fit into memory.
+    """Raise an error if a fit does not fit in memory.
 
     Parameters
     ----------
     kind : str
-        The estimator.
+        Name of the estimator.
     shape : tuple of int
-        Of the data.
+        Shape of the data.
     multiple : int
-        Of their bytes, in float64: what a fit takes at least, measured (peak of the process's
-        memory for 40 to 80 MB of data: tables 24, lists 10, tensors 32, regression 5.4).
+        Memory of a fit as a multiple of the data in float64, measured (peak memory of the process
+        for 40 to 80 MB of data: tables 24, lists 10, tensors 32, regression 5.4).
     numbers : int, optional
-        How many the data are, if not one for each place.
+        Number of values, if not one per entry of the shape.
     """
     needed = 8 * multiple * (math.prod(shape) if numbers is None else numbers)
     what = f"{kind}: a fit of data of shape {shape}"
@@ -120,17 +120,17 @@ def require_room(
 
 
 def refuse_complex(*arrays: Any) -> None:
-    """Raise a sentence, and not the array."""
+    """Raise an error for complex data."""
     listed = (np.asarray(each) if isinstance(each, (list, tuple)) else each for each in arrays)
     if any(getattr(getattr(each, "dtype", None), "kind", "") == "c" for each in listed):
         raise ValueError(
-            "Complex data not supported: everything here is real. Real and imaginary parts may be "
-            "columns, or measurements, of their own."
+            "Complex data not supported: use real and imaginary parts as separate columns or "
+            "measurements."
         )
 
 
 def shape_of(array: Any) -> tuple[int, ...]:
-    """Of an array or of lists of lists; of other things, which are converted later, nothing."""
+    """Shape of an array or of nested lists; empty for other objects, which are converted later."""
     return np.shape(array) if isinstance(array, list) else tuple(getattr(array, "shape", ()))
 
 
@@ -140,14 +140,14 @@ def checked_weights(weights: Any, shape: tuple[int, ...]) -> np.ndarray | None:
         return None
     weights = np.asarray(weights, np.float64)
     if weights.shape != shape:
-        raise ValueError(f"Weights of shape {weights.shape} do not fit data of shape {shape}.")
+        raise ValueError(f"Weights of shape {weights.shape} do not match data of shape {shape}.")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        raise ValueError("Weights must be finite and not negative.")
+        raise ValueError("Weights must be finite and nonnegative.")
     return weights
 
 
 def checked_rank(rank: Any, largest: int, default: int) -> int:
-    """A bound on the rank: as given, or the default; never more than there is room for."""
+    """A bound on the rank: the given one or the default, at most the largest possible rank."""
     if rank is None:
         return max(1, min(default, largest))
     check_positive(rank=rank)
@@ -155,8 +155,8 @@ def checked_rank(rank: Any, largest: int, default: int) -> int:
 
 
 def sparse_at(places: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:
-    """A sparse array with values at given places and nothing elsewhere."""
+    """A sparse array with values at given places."""
     array = sparse.coo_array((values, places), shape=shape)
-    # Where a place was observed twice, both values are kept; by rows they would be added.
+    # If a place was observed twice, both values are kept; the CSR format would add them.
     once = len(np.unique(np.ravel_multi_index(places, shape))) == len(values)
     return array.tocsr() if len(shape) == 2 and once else array

@@ -1,4 +1,4 @@
-"""Lists of entries, however they are given: who, what, how much."""
+"""Lists of entries (row, column, value) in all accepted forms."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._checks import warn_user
+from .._checks import first_few, warn_user
 from .._columns import entry_columns, is_missing
 from ._base import checked_weights, refuse_complex
 from ._factor import refuse_large
@@ -19,36 +19,36 @@ from ._frames import (
     unreadable_cells,
 )
 
-# So many names that are not known are listed.
+# Number of unknown names that a message lists.
 _LISTED = 5
 CURE = (
-    "For a list of entries, say which columns hold rows, columns and values, as in "
+    "For a list of entries, name the columns with rows, columns and values, as in "
     "MatrixCompletion(columns=('user', 'item', 'rating')), or fit a tuple (rows, columns, values)."
 )
 
 
 class Entries(NamedTuple):
-    """Entries of a matrix: where they are, what they are, how much they count."""
+    """Entries of a matrix: positions, values and weights."""
 
     rows: np.ndarray
     columns: np.ndarray
     values: np.ndarray
     weights: np.ndarray | None
     row_ids: np.ndarray
-    """What the rows are called."""
+    """Names of the rows."""
     column_ids: np.ndarray
     listed: bool
-    """Whether they were given as a list, as ratings are, and not as a table."""
+    """Whether they were given as a list, such as ratings, and not as a table."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """Shape of the matrix."""
         return len(self.row_ids), len(self.column_ids)
 
     def once(self) -> "Entries":
-        """Every place once: what occurs several times is its mean, and counts as one entry.
+        """Replace repeated entries by their mean, which counts as one entry.
 
-        Copies would be predicted by each other, and errors at held-out entries be too small.
+        Copies would predict each other, and the errors at held-out entries would be too small.
         """
         places = np.asarray(self.rows, np.int64) * self.shape[1] + self.columns
         ordered = np.sort(places)
@@ -61,7 +61,7 @@ class Entries(NamedTuple):
         row, column = self.row_ids[self.rows[example]], self.column_ids[self.columns[example]]
         warn_user(
             f"{int(np.sum(counts > 1))} places occur several times in the list, such as row "
-            f"{str(row)!r}, column {str(column)!r}: the mean of each counts as one entry."
+            f"{str(row)!r}, column {str(column)!r}: their means are used."
         )
         weights = np.ones(len(places)) if self.weights is None else self.weights
         total = np.bincount(group, weights)
@@ -74,12 +74,12 @@ class Entries(NamedTuple):
         )
 
     def known(self) -> "Entries":
-        """Those that are there and count."""
+        """The entries that are not missing and have a positive weight."""
         there = ~np.isnan(self.values)
         if self.weights is not None:
             there &= self.weights > 0
         if not np.any(there):
-            raise ValueError("There is nothing but missing entries: no value is observed.")
+            raise ValueError("All entries are missing: no value is observed.")
         weights = None if self.weights is None else self.weights[there]
         return self._replace(
             rows=self.rows[there],
@@ -90,7 +90,7 @@ class Entries(NamedTuple):
 
 
 def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
-    """From a table with NaN, a sparse matrix, or a list (`MatrixCompletion.fit` says which)."""
+    """Entries of a table with NaN, a sparse matrix, or a list (see `MatrixCompletion.fit`)."""
     named = None
     X = X if library_of(X) is None else checked_frame(X)
     if isinstance(X, tuple):
@@ -113,14 +113,14 @@ def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
 
 
 def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] | None]:
-    """A table of numbers, dense or sparse, and what a data frame calls its rows and columns."""
+    """A table of numbers, dense or sparse, with row and column names of a data frame."""
     table, frame = estimator._validated(X, reset=True, accept_sparse="coo")
     if frame is None:
         return table, None
     if len(frame.others) >= len(frame.numeric):
         others = ", ".join(map(repr, frame.others))
         raise ValueError(
-            f"The data frame is taken for a table of numbers, but {others} hold none. {CURE}"
+            f"The data frame is read as a table of numbers, but {others} contain none. {CURE}"
         )
     columns = np.empty(len(frame.numeric), object)
     columns[:] = frame.numeric
@@ -128,7 +128,7 @@ def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] |
 
 
 def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
-    """Names (of an array: positions) of row, column and value of a list; None for a table."""
+    """Names (for an array: positions) of row, column and value of a list; None for a table."""
     library = library_of(X)
     if columns is None:
         if library is None:
@@ -138,7 +138,7 @@ def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
         return None if places is None else tuple(names[k] for k in places)
     if isinstance(columns, str) or len(columns) != 3:
         raise ValueError(
-            "columns names three columns of a list of entries: those of rows, columns and values, "
+            "columns must name three columns of a list of entries: rows, columns and values, "
             f"as in ('user', 'item', 'rating'); got {columns!r}."
         )
     there = list(X.columns) if library is not None else list(range(_width(X)))
@@ -166,17 +166,17 @@ def _entry_parts(X: Any, named: tuple[Any, ...]) -> tuple[Any, ...]:
     rows, columns = (np.asarray(X[name]) for name in named[:2])
     values = columns_of(X, named[2:], library)[named[2]]
     if values is not None and np.all(np.isnan(values.numbers)) and not len(values.unreadable):
-        raise ValueError(f"The list of entries holds no values: {named[2]!r} is empty.")
+        raise ValueError(f"The list of entries contains no values: {named[2]!r} is empty.")
     if values is None or not values.is_numeric:
         raise ValueError(f"The values of a list of entries must be numbers: {named[2]!r} are not.")
     unread = unreadable_cells(X, library, {named[2]: values})
     if unread:
-        warn_user(f"Entries that are not numbers, left out: {unread}.")
+        warn_user(f"Left out, since they are not numbers: {unread}.")
     return rows, columns, values.numbers
 
 
 def dense_with_gaps(X: Any) -> np.ndarray:
-    """NaN where nothing is stored."""
+    """A dense array with NaN where nothing is stored."""
     if not sparse.issparse(X):
         return X
     X = X.tocoo()
@@ -188,13 +188,13 @@ def dense_with_gaps(X: Any) -> np.ndarray:
 def places_of(X: Any, named: Sequence[Any] | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Names of rows and columns of positions: a pair of arrays, an array of pairs, or a frame.
 
-    A frame has the columns that the list of the fit had (``named``), or just two.
+    A frame has the columns of the fitted list (``named``), or exactly two.
     """
     if isinstance(X, tuple) and len(X) == 2:
         rows, columns = (np.atleast_1d(np.asarray(each)) for each in X)
         if rows.ndim != 1 or rows.shape != columns.shape:
             raise ValueError(
-                "A pair of index arrays needs as many rows as columns; got shapes "
+                "A pair of index arrays needs equally many rows and columns; got shapes "
                 f"{rows.shape} and {columns.shape}."
             )
         return rows, columns
@@ -206,11 +206,11 @@ def places_of(X: Any, named: Sequence[Any] | None = None) -> tuple[np.ndarray, n
         if len(names) != 2:
             asked = "" if named is None else f", {named[0]!r} and {named[1]!r}"
             raise ValueError(
-                "predict takes places: a data frame with a column of rows and one of columns"
+                "predict takes positions: a data frame with a column of rows and one of columns"
                 f"{asked}; got {', '.join(map(repr, names))}."
             )
         return np.asarray(frame[names[0]]), np.asarray(frame[names[1]])
-    # Names of several kinds stay what they are.
+    # Keep names of different types as they are.
     positions = np.array(X, dtype=object) if isinstance(X, list) else np.asarray(X)
     if positions.ndim != 2 or positions.shape[1] != 2:
         raise ValueError(
@@ -223,26 +223,26 @@ def places_of(X: Any, named: Sequence[Any] | None = None) -> tuple[np.ndarray, n
 def unseen_sentences(
     rows: np.ndarray, columns: np.ndarray, unseen: tuple[np.ndarray, np.ndarray], effects: bool
 ) -> list[str]:
-    """What stands for entries whose row or column, or both, were not part of the fit.
+    """How entries are predicted whose row or column was not part of the fit.
 
     Parameters
     ----------
     rows, columns : arrays
-        Names.
+        Names of the rows and columns.
     unseen : pair of arrays of bool
-        Which rows and which columns were not part of the fit.
+        Which of them were not part of the fit.
     effects : bool
-        Whether the model has effects of rows.
+        Whether the model has row effects.
     """
     no_row, no_column = unseen
     neither = no_row & no_column
     nothing = "without effects there is no prediction"
-    then = ["the mean of the column stands there", nothing, nothing]
+    then = ["the column mean is predicted", nothing, nothing]
     if effects:
         then = [
-            "the effect of the column alone tells, with a larger error",
-            "the effect of the row alone tells, with a larger error",
-            "the level of all entries stands there",
+            "the column effect is predicted, with a larger error",
+            "the row effect is predicted, with a larger error",
+            "the overall level is predicted",
         ]
     unknown = [
         ("of", rows[no_row & ~neither].tolist()),
@@ -253,22 +253,14 @@ def unseen_sentences(
         ),
     ]
     return [
-        f"no entry {of} {_named(names)} is known; {words}"
+        f"no entry {of} {first_few(map(repr, dict.fromkeys(names)), _LISTED)} is known; {words}"
         for (of, names), words in zip(unknown, then, strict=True)
         if names
     ]
 
 
-def _named(names: Sequence[Any]) -> str:
-    """The first few of different names."""
-    different = list(dict.fromkeys(names))
-    more = len(different) - _LISTED
-    listed = ", ".join(map(repr, different[:_LISTED]))
-    return f"{listed} and {more} more" if more > 0 else listed
-
-
 def numbers_of(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Positions of names among ids; -1 for those that are not there."""
+    """Positions of names among ids; -1 for unknown names."""
     names = np.asarray(names)
     ordered = ids.dtype != object and bool(np.all(ids[1:] >= ids[:-1]))
     if not ordered or names.dtype.kind != ids.dtype.kind:
@@ -285,7 +277,7 @@ def _columns_of(X: Any) -> tuple[np.ndarray, ...]:
 
 
 def _are_pairs(X: Any, y: Any) -> bool:
-    """Whether these are places of a matrix and their values, and no matrix and its targets."""
+    """Whether these are positions and values of entries, not a matrix and its targets."""
     if sparse.issparse(X):
         return False
     if library_of(X) is not None:
@@ -315,7 +307,7 @@ def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> 
     parts = [np.asarray(part) for part in X]
     if len(parts) != 3 or any(part.ndim != 1 or len(part) != len(parts[0]) for part in parts):
         raise ValueError(
-            "A list of entries is (rows, columns, values), three arrays of one "
+            "A list of entries is (rows, columns, values), three arrays of equal "
             f"length; got shapes {[part.shape for part in parts]}."
         )
     refuse_complex(parts[2])
@@ -331,10 +323,10 @@ def _listed(X: tuple[Any, ...], weights: Any, shape: tuple[int, int] | None) -> 
 
 
 def _numbered(names: np.ndarray, length: int | None, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Names as numbers from 0, and what the numbers stand for."""
+    """Names as numbers from 0, and the names of these numbers."""
     if length is not None:
         if names.dtype.kind not in "iu":
-            raise ValueError(f"With a shape, {side}s are whole numbers; got {names.dtype}.")
+            raise ValueError(f"With a shape, {side}s must be integers; got {names.dtype}.")
         if names.size and (names.min() < 0 or names.max() >= length):
             raise ValueError(
                 f"There are {length} {side}s, numbered from 0; got numbers from {names.min()} to "
@@ -349,7 +341,7 @@ def _numbered(names: np.ndarray, length: int | None, side: str) -> tuple[np.ndar
         )
     try:
         ids, numbers = np.unique(names, return_inverse=True)
-    except TypeError:  # names of several kinds cannot be sorted
+    except TypeError:  # names of different types cannot be sorted
         order = {name: place for place, name in enumerate(dict.fromkeys(names.tolist()))}
         ids = np.empty(len(order), object)
         ids[:] = list(order)

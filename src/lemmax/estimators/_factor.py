@@ -1,4 +1,4 @@
-"""What the estimators on the factor model share."""
+"""Common base of the estimators that use the factor model."""
 
 import contextlib
 import numbers
@@ -18,9 +18,9 @@ from ._base import RecoveringEstimator, check_loss, refuse_complex
 from ._frames import FrameParts, parts_of, row_names
 from ._report import TableReport
 
-# The length of the progress bar; nobody knows how many sweeps it will take.
+# Length of the progress bar; the number of sweeps is not known in advance.
 _BAR = 160
-# Parts of the columns that are hidden in turn, for the score.
+# Number of column groups that are hidden in turn, for the score.
 _FOLDS = 5
 
 
@@ -32,12 +32,12 @@ class FactorEstimator(RecoveringEstimator):
     max_seconds: Any
     n_components_: int
     noise_variance_: np.ndarray
-    # Sparse, or a data frame.
+    # A sparse array, or a data frame.
     outliers_: Any
     report_: TableReport
     factor_model_: dict[str, Any]
-    # What who has text among the numbers is told to do.
-    _cure_of_text = "Of a data frame, columns of text are set aside."
+    # Advice if there is text among the numbers.
+    _cure_of_text = "Columns of text are only allowed in data frames."
 
     def _options(self, **chosen: Any) -> Options:
         """Checked options of the fit."""
@@ -57,10 +57,10 @@ class FactorEstimator(RecoveringEstimator):
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[dict[str, Any]]:
-        """Time and progress of a fit, as keyword arguments."""
+        """Time limit and progress of a fit, as keyword arguments."""
         bar = contextlib.nullcontext(lambda step, value: None)
         if self.verbose:
-            # A fit without it needs no JAX, which is imported with that folder.
+            # Imported here because it loads JAX, which the fit does not need.
             from ..solve.progress import progress_bar
 
             bar = progress_bar("factor model", _BAR)
@@ -75,29 +75,29 @@ class FactorEstimator(RecoveringEstimator):
         self.n_iter_ = max(1, report.sweeps)
 
     def _warn_of_report(self) -> None:
-        """Warn if nothing is predicted, or the fit was not finished."""
+        """Warn if the model does not predict, or the fit was not finished."""
         if not self.report_.succeeded:
             name = type(self).__name__
             warn_user(f"{name}: {self.report_.sentence()}", ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **rules: Any) -> tuple[Any, FrameParts | None]:
-        """The numbers of a table, NaN at holes, and the parts of the data frame if it is one.
+        """The numbers of a table, NaN if missing, and the parts of a data frame.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame
         reset : bool
-            Whether this is a fit; otherwise columns are those of the fit, in its order.
+            Whether this is a fit; otherwise the columns must be those of the fit.
         **rules
-            Of scikit-learn's `check_array`.
+            Arguments of scikit-learn's `check_array`.
         """
-        # In one order, so that a frame and its array have the same answer to the last bit.
+        # A fixed memory order, so that a frame and its array give bitwise the same result.
         rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan", **rules}
         frame = parts_of(X, None if reset else self._columns_of_fit(X))
         if frame is None:
             refuse_complex(X)
             _refuse_text(X, self._cure_of_text)
-            # What is masked is missing.
+            # Masked entries are missing.
             X = np.ma.filled(X * 1.0, np.nan) if isinstance(X, np.ma.MaskedArray) else X
             array = validate_data(self, X, reset=reset, **rules)
             refuse_large(array)
@@ -117,7 +117,7 @@ class FactorEstimator(RecoveringEstimator):
         return array, frame
 
     def _columns_of_fit(self, X: Any) -> list[Any] | None:
-        """Names of the columns of numbers in a data frame like that of the fit, if known."""
+        """Names of the numeric columns of the fitted data frame, if known."""
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             return list(names)
@@ -128,7 +128,7 @@ class FactorEstimator(RecoveringEstimator):
         if hasattr(self, "factor_model_"):
             model = self._model()
             if np.shape(model.location) != np.shape(self.noise_variance_):
-                raise ValueError("The model has another number of columns.")
+                raise ValueError("The numbers of columns differ.")
 
     def _model(self) -> FactorModel:
         check_is_fitted(self)
@@ -136,35 +136,35 @@ class FactorEstimator(RecoveringEstimator):
 
 
 def _refuse_text(X: Any, cure: str) -> None:
-    """Raise a sentence that names a cell with text, of anything but a data frame."""
+    """Raise an error that names a cell with text, except in data frames."""
     if sparse.issparse(X):
         return
     try:
         array = np.asarray(X)
-    except ValueError:  # lists of several lengths, about which scikit-learn says more
+    except ValueError:  # ragged lists; scikit-learn has a message for these
         return
     if array.ndim == 2 and array.dtype.kind in "USO":
         text = next((place for place in np.ndindex(array.shape) if _is_text(array[place])), None)
         if text is not None:
             raise ValueError(
-                f"There is text, {str(array[text])!r} at {list(text)}, counted from 0, in what is "
-                f"taken for a table of numbers. {cure}"
+                f"There is text, {str(array[text])!r} at {list(text)}, counted from 0, in a table "
+                f"of numbers. {cure}"
             )
 
 
 def _is_text(cell: Any) -> bool:
-    """Whether it cannot be taken for a number."""
+    """Whether it cannot be converted to a number."""
     try:
         float(cell)
     except ValueError:
         return True
-    except TypeError:  # scikit-learn says more about what is neither
+    except TypeError:  # neither text nor number; scikit-learn has a message for this
         return False
     return False
 
 
 def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
-    """Raise a sentence that names a value that is infinite, or too large to be squared."""
+    """Raise an error that names a value that is infinite, or too large to be squared."""
     stored = getattr(values, "data", values) if sparse.issparse(values) else values
     large = np.argwhere(np.abs(stored) > LARGEST)
     if not len(large):
@@ -176,20 +176,20 @@ def refuse_large(values: Any, frame: FrameParts | None = None) -> None:
         where = f"in column {frame.numeric[column]!r}, row {name!r}"
     what = "infinity" if np.isinf(value) else f"{value:g}"
     raise ValueError(
-        f"There is {what} {where}; values must be below {LARGEST:g}. Make it a hole (NaN), or "
-        "give the column another unit."
+        f"There is {what} {where}; values must be below {LARGEST:g}. Mark it as missing (NaN), "
+        "or change the unit of the column."
     )
 
 
 def check_level(level: Any) -> None:
-    """Raise a sentence if this is no probability."""
+    """Raise an error if this is not a probability."""
     if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
         shown = level if isinstance(level, numbers.Real) else f"a {type(level).__name__}"
-        raise ValueError(f"level is a probability between 0 and 1, such as 0.9; got {shown}.")
+        raise ValueError(f"level must be a probability between 0 and 1, such as 0.9; got {shown}.")
 
 
 def width_of(level: Any, model: FactorModel) -> np.ndarray:
-    """Half widths of intervals in standard errors, of a level that is checked."""
+    """Half widths of intervals in standard errors, for a checked level."""
     check_level(level)
     return model.width(level)
 
@@ -197,7 +197,7 @@ def width_of(level: Any, model: FactorModel) -> np.ndarray:
 def predicted_by_others(
     table: np.ndarray, filled: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Every cell as the others of its row predict it, a fifth of the columns hidden at a time."""
+    """Predict every cell from the others of its row, hiding a fifth of the columns at a time."""
     predicted = np.zeros_like(table)
     fold = np.arange(table.shape[1]) % min(_FOLDS, table.shape[1])
     for each in np.unique(fold):

@@ -1,6 +1,6 @@
-"""Data frames of pandas and polars: their numbers as an array, and arrays as frames like them.
+"""Data frames of pandas and polars: conversion to arrays and back.
 
-Neither library is needed: a frame is recognised by the module of its class.
+Neither library is required: a frame is recognised by the module of its class.
 """
 
 import decimal
@@ -12,34 +12,34 @@ import numpy as np
 from .._checks import warn_user
 from .._columns import Column, Spelling, as_numbers, listed_cells, text_of, texts_of
 
-# What a cell of a column of objects may be to be a number as it is.
+# Types of numbers in a column of objects.
 _NUMBERS = (int, float, np.number, np.bool_, decimal.Decimal)
 
 
 def library_of(X: Any) -> str | None:
-    """'pandas' or 'polars' if X is a data frame of it."""
+    """'pandas' or 'polars' if X is a data frame; otherwise None."""
     name = type(X).__module__.split(".")[0]
     is_frame = type(X).__name__ in ("DataFrame", "LazyFrame")
     return name if name in ("pandas", "polars") and is_frame else None
 
 
 class FrameParts(NamedTuple):
-    """A data frame, and which of its columns are numbers."""
+    """A data frame and its numeric columns."""
 
     frame: Any
     library: str
     numeric: list[Any]
-    """Names of the columns that are fitted."""
+    """Names of the fitted columns."""
     array: np.ndarray
-    """Their numbers; NaN where there are none."""
+    """Their numbers; NaN if missing."""
     others: list[Any]
     """Names of the columns that are carried through."""
 
     def like(self, values: np.ndarray, changed: np.ndarray | None = None) -> Any:
         """A frame of values with the names and the index of the numeric columns.
 
-        With `changed`, the whole frame: only cells that were changed are replaced, and columns
-        without changes, or without numbers, are as they were.
+        With `changed`, the whole frame: only changed cells are replaced, and columns without
+        changes, or without numbers, are as before.
         """
         if changed is None:
             return new_frame(self.frame, values, self.numeric)
@@ -59,7 +59,7 @@ class FrameParts(NamedTuple):
         return self.frame.with_columns(replaced)
 
     def tidy(self, places: tuple[np.ndarray, ...], numbers: dict[str, np.ndarray]) -> Any:
-        """A frame with a line for each of some cells."""
+        """A frame with one line per selected cell."""
         columns = {"column": [self.numeric[k] for k in places[1]], **numbers}
         if self.library == "pandas":
             import pandas as pd
@@ -71,7 +71,7 @@ class FrameParts(NamedTuple):
 
 
 def new_frame(frame: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
-    """Values in columns of some names, with the rows of a data frame."""
+    """A frame of values with given column names and the rows of another frame."""
     if library_of(frame) == "pandas":
         return type(frame)(values, index=frame.index, columns=names)
     return type(frame)({name: values[:, k] for k, name in enumerate(names)})
@@ -80,14 +80,14 @@ def new_frame(frame: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
 def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     """The parts of a data frame; None for anything else.
 
-    A column of text is one of numbers if most of it can be read as such; what cannot is a hole.
-    One warning names these cells, columns of text that were read, and columns set aside.
+    A column of text is numeric if most of its cells can be read as numbers; the others are missing.
+    One warning names these cells, columns of text that were read, and excluded columns.
 
     Parameters
     ----------
     X : object
     only : sequence of names, optional
-        The numeric columns, if they are known from an earlier fit.
+        Names of the numeric columns, if known from an earlier fit.
     """
     library = library_of(X)
     if library is None:
@@ -108,7 +108,7 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
         strange = [name for name, column in found.items() if column is None]
         if strange:
             kind = frame[strange[0]].dtype
-            raise ValueError(f"Column {strange[0]!r} held numbers in the fit; now it is {kind}.")
+            raise ValueError(f"Column {strange[0]!r} was numeric in the fit; now it is {kind}.")
     read = {name: column for name, column in found.items() if column is not None}
     numeric = {
         name: column for name, column in read.items() if only is not None or column.is_numeric
@@ -116,27 +116,27 @@ def parts_of(X: Any, only: Sequence[Any] | None = None) -> FrameParts | None:
     others = [name for name in frame.columns if name not in numeric]
     empty = [name for name in others if name in read and not len(read[name].unreadable)]
     aside = [] if only is not None else [name for name in others if name not in empty]
-    _tell(frame, library, numeric, {"do not hold numbers": aside, "hold no values": empty})
+    _tell(frame, library, numeric, {"are not numeric": aside, "have no values": empty})
     if not numeric:
-        raise ValueError("The data frame has no column of numbers that holds a value.")
+        raise ValueError("The data frame has no numeric column with values.")
     array = np.column_stack([column.numbers for column in numeric.values()])
     return FrameParts(frame, library, list(numeric), array, others)
 
 
 def checked_frame(X: Any) -> Any:
-    """A data frame whose columns can be told from each other by their names."""
+    """A data frame whose column names are unique."""
     frame = X.collect() if type(X).__name__ == "LazyFrame" else X
     if getattr(frame.columns, "nlevels", 1) > 1:
         raise ValueError("The columns of the data frame have several levels; join their names.")
     if len(set(frame.columns)) < len(frame.columns):
-        raise ValueError("The data frame has several columns of one name; rename them.")
+        raise ValueError("The data frame has several columns with the same name; rename them.")
     return frame
 
 
 def columns_of(frame: Any, names: Sequence[Any], library: str) -> dict[Any, Column | None]:
     """Columns of a data frame as numbers; None for dates, categories and the like.
 
-    Columns of text are read together, since one may tell how another is written.
+    Columns of text are read together, since one may show how the others are written.
     """
     found: dict[Any, Column | None] = dict.fromkeys(names)
     texts = []
@@ -150,7 +150,7 @@ def columns_of(frame: Any, names: Sequence[Any], library: str) -> dict[Any, Colu
 
 
 def are_ids(series: Any, library: str) -> bool:
-    """Whether a column may name rows: it holds no decimals and no missing numbers."""
+    """Whether a column may name rows: it has no decimals and no missing numbers."""
     if not is_numeric(series, library):
         return True
     whole = series.dtype.is_integer() if library == "polars" else series.dtype.kind in "iu"
@@ -158,16 +158,16 @@ def are_ids(series: Any, library: str) -> bool:
 
 
 def row_names(frame: Any, library: str) -> Any:
-    """What a data frame calls its rows."""
+    """The names of the rows of a data frame."""
     return frame.index if library == "pandas" else range(len(frame))
 
 
 def _tell(
     frame: Any, library: str, numeric: dict[Any, Column], aside: dict[str, list[Any]]
 ) -> None:
-    """One warning about columns that are set aside, and why, and cells that are taken for holes."""
+    """One warning about excluded columns, with reasons, and unreadable cells."""
     told = [
-        f"Columns set aside because they {why}: {', '.join(map(str, some))}."
+        f"Columns left out because they {why}: {', '.join(map(str, some))}."
         for why, some in aside.items()
         if some
     ]
@@ -182,7 +182,7 @@ def _tell(
 
 
 def unreadable_cells(frame: Any, library: str, columns: dict[Any, Column]) -> str:
-    """The first few cells of columns that hold no numbers, with the names of their rows."""
+    """The first few unreadable cells, with the names of their rows."""
     bad = [name for name, column in columns.items() if len(column.unreadable)]
     names = row_names(frame, library)
     return listed_cells(
@@ -194,7 +194,7 @@ def unreadable_cells(frame: Any, library: str, columns: dict[Any, Column]) -> st
 
 
 def is_numeric(series: Any, library: str) -> bool:
-    """Whether a column holds numbers, not text or anything else."""
+    """Whether a column contains numbers only."""
     if library == "polars":
         return bool(series.dtype.is_numeric() or str(series.dtype) == "Boolean")
     from pandas.api import types

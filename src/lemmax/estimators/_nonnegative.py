@@ -1,4 +1,4 @@
-"""Nonnegative factors: a fit of squares, from a start that a fit without signs gives."""
+"""Nonnegative factors: a fit of squares, started from an unconstrained fit."""
 
 import dataclasses
 import warnings
@@ -18,19 +18,19 @@ from ..status import RecoveryStatus
 from ._base import RecoveringEstimator
 from ._recovering import Observed, factors_of, loss_called
 
-# Entries of a start, relative to the mean: the derivative of a square vanishes at 0.
+# Smallest entry of a start relative to the mean: the derivative of a square vanishes at 0.
 _LEAST = 1e-2
-# Negative numbers that are this small, relative to the largest, are rounding errors.
+# Negative numbers of this relative size are rounding errors.
 _ROUNDING = 1e-8
-# Points that are so many expected errors apart are the same.
+# Points within this many expected errors count as the same.
 _NEAR = 3.0
-# Negative entries: beyond so many times the noise, and a share worth telling.
+# An entry is negative beyond this multiple of the noise; the share of them to be reported.
 _BEYOND_NOISE, _FEW = 3.0, 0.01
-# Steps of the factorisation that a start is made by.
+# Steps of the factorisation for the start.
 _STEPS = 2000
 
 _ELSEWHERE = (
-    "the nonnegative terms that were found are farther from those without signs than the errors of "
+    "the nonnegative terms differ from the unconstrained ones by more than the errors of "
     "these: there may be no such terms, or better ones"
 )
 
@@ -48,7 +48,7 @@ class NonnegativeParts(NamedTuple):
 def nonnegative_parts(
     estimator: RecoveringEstimator, table: np.ndarray, weights: np.ndarray | None, options: Options
 ) -> NonnegativeParts:
-    """Of a table with holes and wrong entries; the verdict goes to the estimator."""
+    """Factorise a table with missing entries and outliers; sets the estimator's verdict."""
     observed = Observed(table, weights)
     bound = min(options.components or options.most, *table.shape)
     found = estimator._recover(
@@ -65,16 +65,16 @@ def nonnegative_parts(
 
 
 def nonnegative_scores(rows: np.ndarray, components: np.ndarray, loss: str) -> np.ndarray:
-    """Nonnegative coordinates of rows in given components; NaN counts for nothing."""
+    """Nonnegative coordinates of rows in given components; NaN is ignored."""
     return np.asarray(regress(components.T, rows, loss_called(loss), nonnegative=True).coefficients)
 
 
 def fit_nonnegative(
     estimator: RecoveringEstimator, observed: Observed, factors: Factors, places: Any, rank: int
 ) -> tuple[Factors, Any]:
-    """Nonnegative factors near those that were fitted without signs, and where the data are wrong.
+    """Nonnegative factors near those of an unconstrained fit, and the outliers.
 
-    The verdict on the estimator is about the nonnegative ones after that.
+    The estimator's verdict is that of the nonnegative factors.
     """
     if estimator.status_ == "INTERRUPTED":
         raise KeyboardInterrupt
@@ -96,7 +96,7 @@ def fit_nonnegative(
         Composed(outer, Squares()),
         observed.operator,
         observed.weights,
-        # Which data are wrong is known, and squares of the others lead no row astray.
+        # The outliers are known, so least squares on the other data is safe.
         SquaredL2(weights=_right(observed, free)) if free.status.succeeded else None,
         x0=tuple(np.sqrt(_away_from_zero(factor)) for factor in start),
         restarts=0,
@@ -117,23 +117,23 @@ def fit_nonnegative(
 
 
 def _negative(observed: Observed, free: Recovery) -> list[str]:
-    """What nonnegative terms cannot explain, if there is much of it."""
+    """An objection if many entries are too negative for nonnegative terms."""
     right = _right(observed, free) > 0
     share = np.mean(observed.data[right] < -_BEYOND_NOISE * free.noise)
     return [f"{share:.0%} of the entries are negative beyond the noise"] if share > _FEW else []
 
 
 def _right(observed: Observed, free: Recovery) -> np.ndarray:
-    """Weights of the data, those that are wrong without any."""
+    """Weights of the data; 0 for outliers."""
     weights = np.ones(observed.data.shape) if observed.weights is None else observed.weights.copy()
     weights[free.outliers] = 0
     return weights
 
 
 def _same(free: Recovery, factors: Factors, others: Factors) -> bool:
-    """Whether other factors make the same point, as far as it is known.
+    """Whether other factors give the same point, up to its expected error.
 
-    (Those of a matrix can be mixed, which is no doubt about the matrix.)
+    (The factors of a matrix are not unique, but the matrix is.)
     """
     point = np.asarray(KruskalPoint(factors).dense())
     distance = np.linalg.norm(np.asarray(KruskalPoint(others).dense()) - point)
@@ -156,7 +156,7 @@ def _factorised(factors: Factors, rank: int, seed: int) -> Factors:
 
 
 def _as_they_are(factors: Factors) -> Factors | None:
-    """The factors, if it takes no more than signs to make them nonnegative."""
+    """The factors, if changes of sign make them nonnegative."""
     signs = [_signs(factor) for factor in factors]
     turned = [factor * sign for factor, sign in zip(factors, signs, strict=True)]
     negative = any(
@@ -169,6 +169,6 @@ def _as_they_are(factors: Factors) -> Factors | None:
 
 
 def _signs(factor: np.ndarray) -> np.ndarray:
-    """The sign of the larger part of every column: its positive or its negative numbers."""
+    """The dominant sign of every column."""
     up, down = (np.linalg.norm(np.maximum(sign * factor, 0), axis=0) for sign in (1, -1))
     return np.where(up >= down, 1.0, -1.0)

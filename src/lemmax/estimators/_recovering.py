@@ -1,4 +1,4 @@
-"""From arrays to `recover`, and back."""
+"""Conversion of arrays to arguments of `recover`, and of its results."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from ..points import KruskalPoint
 from ..recovery import Recovery
 from ._base import check_loss
 
-# With fewer entries than this share, those that are there are kept as a list.
+# Below this share of observed entries, they are stored as a list.
 _SPARSE = 0.2
 
 
 def loss_called(name: str, weights: np.ndarray | None = None) -> AbstractLoss:
-    """A loss by its name, with the weights of the observations."""
+    """A loss by name, with weights of the observations."""
     check_loss(name)
     return L1(weights=weights) if name == "robust" else SquaredL2(weights=weights)
 
@@ -25,14 +25,14 @@ def factors_of(found: Recovery) -> tuple[np.ndarray, ...]:
 
 
 class Observed:
-    """The entries of an array that are there, in the form that `recover` is fastest with."""
+    """The observed entries of an array, in the form that `recover` is fastest with."""
 
     def __init__(self, array: np.ndarray, weights: np.ndarray | None = None):
         seen = ~np.isnan(array)
         if weights is not None:
             seen &= weights > 0
         if not np.any(seen):
-            raise ValueError("There is nothing but missing entries: no value is observed.")
+            raise ValueError("All entries are missing: no value is observed.")
         self.operator = self.places = None
         self.data, self.known = np.where(seen, array, 0.0), seen
         self.weights = weights
@@ -45,7 +45,7 @@ class Observed:
             self.weights = np.where(seen, 1.0 if weights is None else weights, 0.0)
 
     def outliers(self, found: Recovery) -> tuple[np.ndarray, ...]:
-        """Where the array is wrong, as indices into the array."""
+        """Positions of the outliers, as indices into the array."""
         if self.places is None:
             return found.outliers
         return tuple(index[found.outliers] for index in self.places)

@@ -1,15 +1,16 @@
-"""What a fit to a table has found, and how reliable it is, in the user's terms."""
+"""The report of a fit to a table: quality of predictions, outliers, doubtful rows."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .._checks import first_few
 from ..factor import FactorFit, TensorFit
 from ..status import RecoveryStatus
 
-# So many rows or columns are named.
+# Number of rows or columns that a summary names.
 _LISTED = 5
 
 
@@ -23,41 +24,41 @@ class TableReport:
     wrong: int
     holes: int
     held_out: int
-    """Number of held-out cells that are right."""
+    """Number of held-out cells that are inliers."""
     explained: float
-    """Share of their variance around the column medians (or means, if those are better) that was
-    predicted."""
+    """Predicted share of their variance around the column medians (or means, if those predict
+    better)."""
     error: float
-    """Their typical error, in the unit below."""
+    """Their typical error, in ``unit``."""
     median_error: float
-    """The same if medians of the columns are the predictions."""
+    """The typical error of column medians as predictions."""
     coverage: float
-    """Share of them in their 90 % intervals."""
+    """Share of them within their 90 % intervals."""
     doubtful: tuple[tuple[int, ...], ...]
-    """Rows and columns (of a tensor: slices of each mode) of which nothing is known, or most of
-    what is known is wrong."""
+    """Rows and columns (for a tensor: slices of each mode) without known cells, or with mostly
+    outliers."""
     sweeps: int
     seconds: float
     bound_is_low: bool = False
-    """Whether more components than allowed would predict the cells better; of a table, whether the
-    last that was allowed still does."""
+    """Whether more components than allowed would predict better; for a table, whether the last
+    allowed one still improves the prediction."""
     unit: str = "column scales"
-    """Of the errors: robust standard deviations of the columns or of the tensor; or, of ratings,
-    the values' own."""
+    """Unit of the errors: robust standard deviations of the columns or of the tensor; for ratings,
+    the unit of the values."""
 
     @property
     def doubtful_rows(self) -> tuple[int, ...]:
-        """Rows of which nothing is known, or most of what is known is wrong."""
+        """Rows without known cells, or with mostly outliers."""
         return self.doubtful[0]
 
     @property
     def doubtful_columns(self) -> tuple[int, ...]:
-        """The same of columns."""
+        """Columns without known cells, or with mostly outliers."""
         return self.doubtful[1]
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """What `doubtful` is about."""
+        """Names of the modes in ``doubtful``."""
         order = len(self.doubtful)
         if order == 2:
             return "rows", "columns"
@@ -65,15 +66,15 @@ class TableReport:
 
     @property
     def succeeded(self) -> bool:
-        """Whether cells are predicted better than by the medians of their columns."""
+        """Whether cells are predicted better than by column medians."""
         return self.status.succeeded
 
     def sentence(self) -> str:
         """The verdict."""
         if self.status is RecoveryStatus.EXACT:
             return (
-                "EXACT: all cells except the wrong ones are explained up to rounding errors, "
-                f"including those of {self.held_out} held-out cells."
+                "EXACT: all cells except outliers are explained up to rounding errors, including "
+                f"{self.held_out} held-out cells."
             )
         if self.status is RecoveryStatus.INTERRUPTED:
             return "INTERRUPTED: the fit was stopped early; this is its latest state."
@@ -93,38 +94,40 @@ class TableReport:
             f"{self.median_error:.2g}{self._explained_by()}."
         )
         if self.status is RecoveryStatus.NOT_IDENTIFIABLE:
-            return f"NOT_IDENTIFIABLE: predictions are not surely better than {numbers}. {told}"
+            return (
+                f"NOT_IDENTIFIABLE: predictions are not significantly better than {numbers}. {told}"
+            )
         if self.bound_is_low:
             told += (
-                f" The last of the {self.components} components allowed still lowers the error: "
-                "with a larger max_components it may be smaller."
+                f" The last of the {self.components} allowed components still reduces the error: "
+                "a larger max_components may reduce it further."
                 if len(self.doubtful) == 2
-                else " With one more term they are predicted better: the bound on the rank is too "
-                "low."
+                else " With one more term they are predicted better: the bound on the rank is "
+                "too low."
             )
         return f"NOISE_LEVEL: {told}"
 
     def _explained_by(self) -> str:
-        """Why the share of the variance says one thing and the typical error another."""
+        """An explanation if explained variance and typical error seem to disagree."""
         if self.explained > 0 and self.error > self.median_error:
-            return " (medians are right for most cells, and far off for the others)"
+            return " (medians are accurate for most cells, and far off for the others)"
         if self.explained <= 0 and self.error < self.median_error:
             return " (but some cells are predicted far worse)"
         return ""
 
     def summary(self, *names: Callable[[int], str]) -> str:
-        """The verdict and what was found, in a few lines.
+        """The verdict and the result, in a few lines.
 
         Parameters
         ----------
         *names : callables
-            What rows and columns, given by their numbers, are called.
+            Functions from row and column numbers to names.
         """
         lines = [
             self.sentence(),
             f"components      {self.components}",
-            f"wrong cells     {self.wrong} of {self.known} ({self.wrong / max(1, self.known):.1%})",
-            f"holes           {self.holes}",
+            f"outliers        {self.wrong} of {self.known} ({self.wrong / max(1, self.known):.1%})",
+            f"missing         {self.holes}",
         ]
         if self.held_out and self.status is not RecoveryStatus.EXACT:
             lines.append(
@@ -132,8 +135,8 @@ class TableReport:
             )
         for side, some, name in zip(self.sides, self.doubtful, names or self._numbers, strict=True):
             if some:
-                told = _listed(some, name)
-                lines.append(f"doubtful {side:7s} {told} (nothing known, or most cells wrong)")
+                told = first_few(map(name, some), _LISTED)
+                lines.append(f"doubtful {side:7s} {told} (no known cells, or mostly outliers)")
         lines.append(f"effort          {self.sweeps} sweeps, {self.seconds:.2f} s")
         return "\n".join(lines)
 
@@ -142,7 +145,7 @@ class TableReport:
         return (str,) * len(self.doubtful)
 
     def as_dict(self) -> dict[str, Any]:
-        """Numbers and names, to be written as JSON; what is unknown is None."""
+        """Numbers and names for JSON; None if unknown."""
         facts = dataclasses.asdict(self) | {"status": self.status.name}
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
@@ -151,7 +154,7 @@ class TableReport:
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> "TableReport":
-        """The report that `as_dict` was taken from."""
+        """The inverse of `as_dict`."""
         values: dict[str, Any] = {
             field.name: np.nan if facts[field.name] is None else facts[field.name]
             for field in dataclasses.fields(cls)
@@ -167,7 +170,7 @@ def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) 
     if isinstance(found, TensorFit):
         unit = "tensor scales"
     elif found.model.effects:
-        # All columns have one unit, and who reads it knows the scale of the ratings.
+        # All columns have the unit of the ratings, which readers know.
         unit, scale = "in the units of the values", float(found.scale[0])
     return TableReport(
         status=_status(found),
@@ -198,8 +201,3 @@ def _status(found: FactorFit | TensorFit) -> RecoveryStatus:
     if not found.held_out.helps:
         return RecoveryStatus.NOT_IDENTIFIABLE
     return RecoveryStatus.NOISE_LEVEL
-
-
-def _listed(places: Sequence[int], name: Callable[[int], str]) -> str:
-    shown = ", ".join(name(place) for place in places[:_LISTED])
-    return shown + (f" and {len(places) - _LISTED} more" if len(places) > _LISTED else "")

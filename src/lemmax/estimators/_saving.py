@@ -1,4 +1,4 @@
-"""Fitted estimators as files."""
+"""Saving and loading of fitted estimators."""
 
 import importlib
 import pathlib
@@ -14,22 +14,22 @@ from ._frames import library_of
 from ._report import TableReport
 
 _KINDS = Kinds(TableReport, RecoveryStatus)
-# What is not kept: the details of a search hold more than the model.
+# Attributes that are not saved: the details of a search are larger than the model.
 _LEFT_OUT = ("recovery_",)
 
 
 class Saved:
-    """An estimator that can be written to a file and read again, without pickle."""
+    """An estimator that can be saved and loaded, without pickle."""
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Write parameters and fitted attributes to a file; all of it or nothing.
+        """Write parameters and fitted attributes to a file, atomically.
 
-        The details of the search (``recovery_``) and data frames are left out.
+        The details of the search (``recovery_``) and data frames are not saved.
 
         Parameters
         ----------
         path : str or Path
-            By custom with the suffix ``.safetensors``.
+            The file name, by convention with the suffix ``.safetensors``.
         """
         check_folder(pathlib.Path(path))
         check_is_fitted(self)
@@ -43,40 +43,40 @@ class Saved:
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Any:
-        """Read an estimator of this kind from a file.
+        """Load an estimator of this class from a file.
 
         Parameters
         ----------
         path : str or Path
-            What `save` has written.
+            A file written by `save`.
 
         Raises
         ------
         ValueError
-            If the file is damaged, or holds something else.
+            If the file is damaged, or contains something else.
         """
         name = contents(path)
         kind = getattr(importlib.import_module("lemmax.estimators"), name, None)
         known = isinstance(kind, type) and issubclass(kind, cls)
-        # Of another kind it is read all the same: of a damaged file another sentence is true.
+        # A file of another class is read as well, so that a damaged file is reported as such.
         state = read(path, name if known else cls.__name__, _KINDS)
         try:
             return _made(kind, state)
         except Misfit as misfit:
-            raise Unreadable(f"{path} does not hold what a {name} is made of: {misfit}.") from None
+            raise Unreadable(f"{path} is not a valid {name}: {misfit}.") from None
 
     def _check_loaded(self) -> None:
-        """Raise anything if the attributes that were read do not belong together."""
+        """Raise any exception if the loaded attributes are inconsistent."""
 
 
 def declared(kind: type) -> dict[str, Any]:
-    """The fitted attributes of a class, by its annotations, with their types."""
+    """The fitted attributes of a class with their types, from its annotations."""
     hints = typing.get_type_hints(kind)
     return {name: hint for name, hint in hints.items() if name.endswith("_") and name[0] != "_"}
 
 
 def _made(kind: Any, state: Any) -> Any:
-    """An estimator from what a file holds, all of it checked before any is set."""
+    """An estimator from the contents of a file, checked before anything is set."""
     check_types({"state": state}, {"state": dict[str, dict[str, Any]]}, kind.__name__)
     if set(state) != {"params", "fitted"}:
         raise Misfit("there are other parts than parameters and attributes")
@@ -90,5 +90,5 @@ def _made(kind: Any, state: Any) -> Any:
     try:
         loaded._check_loaded()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Misfit("its attributes do not belong together") from error
+        raise Misfit("its attributes are inconsistent") from error
     return loaded

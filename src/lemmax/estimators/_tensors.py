@@ -1,4 +1,4 @@
-"""Fits of tensors and what is made of them: comparing, scaling, other libraries' forms."""
+"""Fits of tensors: options, comparison of fits, scaling, conversion to other libraries."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from ..status import RecoveryStatus
 from ._recovering import Observed
 from ._report import TableReport
 
-# Below this share of the variance of held-out entries, the search for exact terms is tried, too,
-# if the tensor has no more entries than this.
+# Below this explained share of the variance of held-out entries, the search for exact terms is
+# tried, too, if the tensor has at most this many entries.
 _EXPLAINED, _SMALL = 0.5, 20_000
-# Squared singular values this small, relative to all, are rounding errors.
+# Squared singular values of this relative size are rounding errors.
 _ROUNDING = 1e-14
 
 
 class Fit(NamedTuple):
-    """Terms of a tensor, and where it is wrong."""
+    """Terms of a tensor and its outliers."""
 
     factors: tuple[np.ndarray, ...]
     outliers: tuple[np.ndarray, ...]
@@ -32,7 +32,7 @@ class Fit(NamedTuple):
 
     @property
     def quality(self) -> tuple[bool, float]:
-        """Of two fits that with the smaller one is better: supported by the data, then close."""
+        """Sort key; the smaller is better: first supported by the data, then close."""
         noise = self.answer.noise if np.isfinite(self.answer.noise) else np.inf
         if isinstance(self.answer, Recovery):
             return not self.answer.status.succeeded, noise
@@ -40,20 +40,20 @@ class Fit(NamedTuple):
 
 
 def check_options(model: Any, shape: tuple[int, ...]) -> None:
-    """Refuse options that exclude each other."""
+    """Raise an error for incompatible options."""
     if model.symmetric and (len(shape) < 3 or len(set(shape)) != 1):
         raise ValueError(
             "A symmetric decomposition needs three or more modes of equal length; got shape "
             f"{shape}."
         )
     if model.symmetric and (model.nonnegative or model.fixed):
-        raise ValueError("symmetric goes neither with nonnegative nor with fixed factors.")
+        raise ValueError("symmetric cannot be combined with nonnegative or fixed factors.")
     if model.warm_start and (model.fixed or model.n_init > 1):
-        raise ValueError("warm_start goes neither with fixed factors nor with several starts.")
+        raise ValueError("warm_start cannot be combined with fixed factors or several starts.")
 
 
 def known_factors(fixed: Any, shape: tuple[int, ...]) -> dict[int, Any]:
-    """Factors that are known, by mode, checked."""
+    """Known factors by mode, checked."""
     known = {mode: np.asarray(factor, np.float64) for mode, factor in fixed.items()}
     ranks = {factor.shape[-1] for factor in known.values() if factor.ndim == 2}
     fits = all(
@@ -62,7 +62,7 @@ def known_factors(fixed: Any, shape: tuple[int, ...]) -> dict[int, Any]:
     )
     if not fits or len(ranks) != 1 or len(known) == len(shape):
         raise ValueError(
-            "Fixed factors are arrays of shape (length of the mode, rank), all of one rank, "
+            "Fixed factors must be arrays of shape (length of the mode, rank), all of one rank, "
             f"for some but not all of the {len(shape)} modes of a tensor of shape {shape}."
         )
     return known
@@ -76,7 +76,7 @@ def interrupted(answer: Recovery | TensorFit) -> bool:
 
 
 def is_hopeless(found: TensorFit) -> bool:
-    """Whether so little is explained that a longer search is worth its time."""
+    """Whether so little is explained that a longer search is worthwhile."""
     return found.wrong.size <= _SMALL and not found.held_out.explained >= _EXPLAINED
 
 
@@ -93,10 +93,10 @@ def is_clean(X: np.ndarray, bound: int) -> bool:
 def without_wrong(
     observed: Observed, found: TensorFit, recover: Callable[..., Recovery], **options: Any
 ) -> Recovery:
-    """The exact terms of a tensor, by least squares on all entries but those found to be wrong.
+    """The exact terms of a tensor, by least squares on all entries but the outliers.
 
-    With a robust loss, a term that explains half of the entries by itself, as it may if others have
-    zeros, would do.
+    A robust loss would accept a single term that explains half of the entries, which is possible if
+    the others have zeros.
     """
     wrong = found.wrong if observed.places is None else found.wrong[observed.places]
     weights = np.where(wrong, 0.0, 1.0 if observed.weights is None else observed.weights)
@@ -114,7 +114,7 @@ def without_wrong(
 
 
 def shared_out(weights: np.ndarray, factors: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Factors that share the sizes of their terms equally."""
+    """Factors of equal norms: the weights are distributed over them."""
     root = np.abs(weights) ** (1 / len(factors))
     return tuple(factor * root for factor in factors)
 
@@ -129,7 +129,7 @@ def flip(factors: list[np.ndarray]) -> None:
 
 
 class Exchange:
-    """Terms as other libraries have them."""
+    """Conversion to and from other libraries."""
 
     weights_: np.ndarray
     factors_: list[np.ndarray]
@@ -142,14 +142,14 @@ class Exchange:
     report_: TableReport
 
     def to_tensorly(self) -> Any:
-        """The same as a ``CPTensor`` of tensorly."""
+        """Convert to a ``CPTensor`` of tensorly."""
         from tensorly.cp_tensor import CPTensor  # pyright: ignore[reportMissingImports]
 
         check_is_fitted(self)
         return CPTensor((self.weights_.copy(), [factor.copy() for factor in self.factors_]))
 
     def to_pyttb(self) -> Any:
-        """The same as a ``ktensor`` of pyttb."""
+        """Convert to a ``ktensor`` of pyttb."""
         from pyttb import ktensor  # pyright: ignore[reportMissingImports]
 
         check_is_fitted(self)
@@ -157,13 +157,13 @@ class Exchange:
 
     @classmethod
     def from_cp(cls, tensor: Any, **params: Any) -> Any:
-        """A fitted model of somebody else's factors, to go on from with ``warm_start=True``.
+        """A fitted model from given factors, to be continued with ``warm_start=True``.
 
         Parameters
         ----------
         tensor : CPTensor of tensorly, ktensor of pyttb, or pair (weights, factors)
         **params
-            Of the estimator.
+            Parameters of the estimator.
         """
         weights, factors = (
             (tensor.weights, tensor.factor_matrices)

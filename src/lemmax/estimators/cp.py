@@ -57,56 +57,55 @@ _ROUNDING = 1e-9
 
 
 class CPDecomposition(Exchange, RecoveringEstimator):
-    """A tensor as a sum of outer products, from entries part of which are missing or wrong.
+    """CP decomposition (PARAFAC) of a tensor with missing entries and outliers.
 
-    Also called PARAFAC. The tensor may have any order; of order two it is a matrix, and its factors
-    are not unique. A noisy tensor is fitted by a robust factor model, as tables are by `RobustPCA`:
-    entries are wrong with a probability that is found, terms are shrunk, and their number is that
-    which predicts held-out entries best. A tensor without noise is recovered exactly.
+    The tensor may have any order; for order two it is a matrix, and its factors are not unique. A
+    noisy tensor is fitted by a robust factor model, like tables by `RobustPCA`: the share of
+    outliers is estimated, terms are shrunk, and their number is the one that predicts held-out
+    entries best. A tensor without noise is recovered exactly.
 
     Parameters
     ----------
     rank : int
-        An upper bound on the number of terms; how many there are is found.
+        Upper bound on the number of terms, which is estimated.
     loss : {'robust', 'squared'}
-        Whether entries may be grossly wrong, or carry noise alone.
+        ``'robust'`` tolerates outliers, ``'squared'`` assumes noise without outliers.
     symmetric : bool
-        Whether all factors are the same.
+        Whether all factors are equal.
     nonnegative : bool
-        Whether no factor may be negative.
+        Whether the factors are constrained to be nonnegative.
     fixed : dict, optional
-        Factors that are known, by mode: arrays of shape (length of the mode, rank).
+        Known factors by mode: arrays of shape (length of the mode, rank).
     n_init : int
-        How many starts to try. With more than one, ``stability_`` tells how much their answers
-        agree.
+        Number of starts. With more than one, ``stability_`` shows how well their results agree.
     warm_start : bool
-        Whether a second call of `fit` begins where the last one ended.
+        Whether `fit` starts from the result of the previous call.
     max_seconds : float, optional
-        After so many seconds the fit ends with what it has.
+        Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
-        Of what is random. The default gives the same answer every time.
+        Random seed. The default gives the same result every time.
     verbose : bool
         Whether to show a progress bar.
 
     Attributes
     ----------
     factors_ : list of arrays of shape (length of the mode, number of terms)
-        With columns of length 1; if some are fixed, as they are.
+        With columns of norm 1; fixed factors are unchanged.
     weights_ : array of shape (number of terms,)
-        Sizes of the terms, the largest first; if factors are fixed, all 1.
+        Sizes of the terms in descending order; all 1 if factors are fixed.
     rank_ : int
     outliers_ : sparse array of the tensor's shape
-        By how much entries are wrong.
+        Errors of the outliers; nothing is stored for the other entries.
     cleaned_ : array of the tensor's shape
-        The tensor as it was, with holes and wrong entries replaced.
+        The tensor with missing entries and outliers replaced.
     standard_error_ : array of the tensor's shape
-        How precisely the other entries predict each entry.
+        Standard error with which the other entries predict each entry.
     report_ : TableReport
-        Of a noisy tensor: how well held-out entries are predicted.
+        For a noisy tensor: how well held-out entries are predicted.
     noise_ : float
-        Standard deviation of the noise on the others.
+        Standard deviation of the noise.
     stability_ : array of shape (n_init,)
-        Factor-match scores between the answer and that of every start: 1 means the same factors.
+        Factor-match scores between the result and that of every start; 1 for equal factors.
     status_ : str
     n_iter_ : int
 
@@ -151,18 +150,18 @@ class CPDecomposition(Exchange, RecoveringEstimator):
     def fit(
         self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
     ) -> "CPDecomposition":
-        """Find the factors.
+        """Fit the factors.
 
         Parameters
         ----------
         X : array-like of two or more modes
-            NaN marks what is missing.
+            NaN marks missing entries.
         y : ignored
         weights : array-like of the shape of X, optional
-            How much each entry counts; those of weight 0 are missing.
+            Weights of the entries; entries with weight 0 are missing.
         checkpoint : str or Path, optional
-            A folder that keeps the stages of the fit, about every second. After a kill the same
-            call goes on from there, and ends as it would have; see docs/devices.md.
+            A folder to which the state is saved about every second. If the process is killed, the
+            same call continues from there; see docs/devices.md.
         """
         require_room("CPDecomposition", shape_of(X), _MULTIPLE)
         X = self._validated(X, reset=True)
@@ -350,9 +349,9 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         return np.sum(product, axis=1)
 
     def predict_interval(self, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds between which the right value of each entry lies with a probability.
+        """Intervals that contain the true value of each entry with a given probability.
 
-        Of a noisy tensor they are calibrated on held-out entries.
+        For a noisy tensor they are calibrated on held-out entries.
 
         Parameters
         ----------
@@ -367,13 +366,13 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         return values - half, values + half
 
     def summary(self) -> str:
-        """What was found, and how far to rely on it, in a few lines."""
+        """The verdict and the result, in a few lines."""
         check_is_fitted(self)
         report = getattr(self, "report_", None)
         return super().summary() if report is None else report.summary()
 
     def reconstruct(self) -> np.ndarray:
-        """The tensor without holes and errors."""
+        """The tensor of the fitted terms."""
         check_is_fitted(self)
         if self.rank_ == 0:
             return np.zeros(tuple(len(factor) for factor in self.factors_))
@@ -381,7 +380,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         return np.asarray(KruskalPoint((first * self.weights_, *rest)).dense())
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the mean absolute error at the entries of a tensor that are not NaN.
+        """Negative mean absolute error at the entries of a tensor that are not NaN.
 
         Parameters
         ----------

@@ -30,11 +30,11 @@ _MULTIPLE = 9
 
 
 class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
-    """A matrix of low rank from some of its entries, noisy and partly wrong.
+    """Low-rank completion of a matrix from noisy entries with outliers, such as ratings.
 
-    Every entry is an offset, plus effects of its row and of its column, plus scores of the row
-    times loadings of the column, plus noise. How many components there are, and how much everything
-    is shrunk, is found from the data.
+    An entry is an offset, plus effects of its row and its column, plus the scores of the row times
+    the loadings of the column, plus noise. The number of components and the shrinkage are
+    estimated.
 
     Parameters
     ----------
@@ -43,21 +43,21 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     max_components : int
         Largest number of components to try if ``n_components`` is None.
     loss : {'robust', 'squared'}
-        Whether entries may be grossly wrong, or carry noise alone.
+        ``'robust'`` tolerates outliers, ``'squared'`` assumes noise without outliers.
     effects : bool or 'auto'
-        Whether rows have levels of their own and all columns one unit, as users and items have in
-        ratings. 'auto': for lists of entries and sparse matrices. Without, every column has a unit
-        and a noise of its own, as in `RobustPCA`.
+        Whether rows have effects and all columns one unit, as for ratings by users of items.
+        'auto': for lists of entries and sparse matrices. Without effects every column has its own
+        unit and noise variance, as in `RobustPCA`.
     clip : bool
-        Whether predictions stay within the range of the values that were seen.
+        Whether to clip predictions to the range of the observed values.
     columns : three names, optional
-        Of rows, columns and values, if X is a data frame that is a list of entries; of an array of
-        shape (entries, 3 or more), their positions. Not needed for a data frame with columns called
-        user, item and rating, or the like (``fit`` says which), nor for one of three columns of
-        which the first two hold names or whole numbers.
+        Names of the columns with rows, columns and values, if X is a data frame with a list of
+        entries; for an array of shape (entries, 3 or more), their positions. Not needed for a data
+        frame with columns named user, item and rating, or similar (see ``fit``), or with three
+        columns, the first two of which contain names or integers.
     shape : pair of int, optional
-        Of the matrix, if it is given as a list with whole numbers for rows and columns; without,
-        the rows and columns are those that occur.
+        Shape of the matrix, if it is given as a list with integers for rows and columns. Default:
+        the rows and columns that occur.
     max_seconds : float, optional
         Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
@@ -72,14 +72,14 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     column_factors_ : array of shape (n_columns, n_components)
     offset_, row_effects_, column_effects_ : float and arrays
     row_ids_, column_ids_ : arrays
-        What rows and columns are called.
+        Names of the rows and columns.
     noise_variance_ : array of shape (n_columns,)
     outliers_ : sparse array, or data frame
-        By how much observed entries are wrong; for a data frame, a line for each of them.
+        Errors of the outliers; for a data frame, one line per outlier.
     entry_columns_ : three names, or None
-        Of rows, columns and values of a data frame that was a list of entries.
+        Names of the columns with rows, columns and values, if a list of entries was fitted.
     range_ : pair of float
-        Of the values that were seen and are right.
+        Range of the observed values without outliers.
     report_ : TableReport
         How well held-out entries are predicted; ``summary()`` prints it.
     status_ : str
@@ -153,27 +153,33 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     def fit(
         self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
     ) -> "MatrixCompletion":
-        """Find the matrix.
+        """Fit the matrix.
 
         Parameters
         ----------
         X : table, sparse matrix or list of entries
-            An array or data frame in which NaN marks what is missing; a sparse matrix, of which
-            what is not stored is missing, not zero; or a list: a tuple (rows, columns, values), or
-            a data frame with such columns. Rows and columns of a list may have any names.
+            An array or data frame in which NaN marks missing entries; a sparse matrix, whose
+            entries that are not stored are missing, not zero; or a list: a tuple (rows, columns,
+            values), or a data frame with such columns. Rows and columns of a list may have any
+            names.
 
-            A data frame is a list if ``columns`` says so; if it has one column each called user,
-            row or customer, item, movie, film, product, book or column, and rating, value, score or
-            stars (also in the plural, in capitals, and with ``_id``), in any order and with others
-            beside them; or if it has three columns of which the first two hold names or whole
-            numbers. Every other data frame is a table, and every array, unless ``columns`` says so.
+            A data frame is a list if ``columns`` is given; if it has exactly one column each named
+            user, row or customer, item, movie, film, product, book or column, and rating, value,
+            score or stars (also in the plural, in capitals, and with ``_id``), in any order and
+            perhaps among others; or if it has three columns, the first two of which contain names
+            or integers. All other data frames are tables, and so are arrays, unless ``columns`` is
+            given.
         y : array-like, optional
-            Values, if X is pairs (row, column) as `predict` takes them.
+            Values, if X contains pairs (row, column) as for `predict`.
         weights : array-like, optional
-            How much each entry counts: of the shape of X, or one for each entry of a list.
+            Weights of the entries, in the shape of X, or one per entry of a list.
         checkpoint : str or Path, optional
-            A folder that keeps the stages of the fit, about every second. After a kill the same
-            call goes on from there, and ends as it would have; see docs/devices.md.
+            A folder to which the state is saved about every second. If the process is killed, the
+            same call continues from there; see docs/devices.md.
+
+        Returns
+        -------
+        self
         """
         if self.effects not in (True, False, "auto"):
             raise ValueError(f"effects must be True, False or 'auto'; got {self.effects!r}.")
@@ -226,18 +232,23 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             self.outliers_ = module.DataFrame(listed)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Entries of the matrix at given places.
+        """Predict entries of the matrix.
 
-        A row or column that was not part of the fit has the effects of the other, and a larger
-        error; a warning names it. Without effects, nothing is known of such a column (NaN).
+        For a row or column that was not part of the fit, the effect of the other is predicted, with
+        a larger error and a warning. Without effects, an unknown column has no prediction (NaN).
 
         Parameters
         ----------
         X : array-like of shape (k, 2), pair of arrays, or data frame
-            Row and column of every entry, by their names (by their numbers, if they have none): in
-            a data frame the columns that had them in the fit, or its only two.
+            Row and column of every entry, by name (by number, if they have no names). In a data
+            frame: the columns used in the fit, or exactly two.
         return_std : bool
             Whether to return standard errors, too.
+
+        Returns
+        -------
+        array of shape (k,), or pair of such arrays
+            Predictions, with standard errors if ``return_std``.
         """
         check_is_fitted(self)
         rows, columns = places_of(X, getattr(self, "entry_columns_", None))
@@ -263,14 +274,19 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return np.clip(values, *self.range_) if self.clip else values, errors
 
     def predict_interval(self, X: Any, level: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds between which entries lie with a probability, calibrated on held-out entries.
+        """Intervals that contain entries with a given probability, calibrated on held-out entries.
 
-        With ``clip`` they stay within the range of the values that were seen.
+        With ``clip`` they are clipped to the range of the observed values.
 
         Parameters
         ----------
         X : places, as for `predict`
         level : float
+
+        Returns
+        -------
+        pair of arrays of shape (k,)
+            Lower and upper bounds.
         """
         values, errors = self.predict(X, return_std=True)
         model = self._model()
@@ -286,16 +302,16 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         Parameters
         ----------
         row : object
-            The name of the row (the user).
+            Name of the row (the user).
         n : int
-            How many.
+            Number of columns to return.
         exclude : sequence
-            Names of columns that are left out, such as those the user has rated.
+            Names of columns to leave out, such as those that the user has rated.
 
         Returns
         -------
         ids, values : arrays
-            Names of columns, the best first, and what is predicted.
+            Names of columns in descending order of their predictions, and the predictions.
         """
         check_positive(n=n)
         left_out = set(exclude)
@@ -312,28 +328,36 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return candidates[order], self._predicted(rows[order], columns[order])[0]
 
     def complete(self) -> np.ndarray:
-        """The whole matrix."""
+        """All entries of the fitted matrix."""
         return self._model().values()
 
     def transform(self, X: Any) -> np.ndarray:
-        """Fill the holes of rows, seen before or not; what is there stays.
+        """Fill in the missing entries of rows, whether they were part of the fit or not.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_columns), or sparse
-            NaN (of a sparse matrix: what is not stored) is missing.
+            NaN (entries that are not stored, for a sparse matrix) is missing.
+
+        Returns
+        -------
+        array of shape (n_samples, n_columns)
         """
         model = self._model()
         X = dense_with_gaps(self._validated(X, reset=False, accept_sparse="coo")[0])
         return np.where(np.isnan(X), model.new_rows(X).values, X)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the mean absolute error with which a row's other entries predict an entry.
+        """Negative mean absolute error of predicting an entry from the others of its row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_columns), or sparse
         y : ignored
+
+        Returns
+        -------
+        float
         """
         model = self._model()
         X = dense_with_gaps(self._validated(X, reset=False, accept_sparse="coo")[0])
@@ -341,7 +365,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return -float(np.nanmean(np.abs(predicted - X)))
 
     def summary(self) -> str:
-        """What was found, and how far to rely on it, in a few lines."""
+        """The verdict and the result, in a few lines."""
         check_is_fitted(self)
         if not hasattr(self, "report_"):
             return super().summary()

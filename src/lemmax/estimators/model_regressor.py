@@ -1,4 +1,4 @@
-"""Regression by a model of one's own, after scikit-learn's fashion."""
+"""Regression with a user's own model."""
 
 from typing import Any
 
@@ -16,44 +16,44 @@ from ._recovering import loss_called
 
 
 class ModelRegressor(RegressorMixin, BaseEstimator):
-    """A model of your own as a regressor: `lemmax.fit` in pipelines and cross-validation.
+    """Robust nonlinear regression: `lemmax.fit` in pipelines and cross-validation.
 
     Parameters
     ----------
     model : callable
-        ``model(x, X)``, written in JAX: parameters and data in, a prediction for each sample out. X
-        is what `fit` is given: an array of shape (n_samples, n_features), or of shape (n_samples,),
-        such as times.
+        ``model(x, X)``, written in JAX: takes parameters and data, returns a prediction for each
+        sample. X is the argument of `fit`: an array of shape (n_samples, n_features), or of shape
+        (n_samples,), such as times.
     start : pytree of numbers or arrays
-        Where to start. The parameters have the same structure.
+        Initial parameters.
     bounds : pair of pytrees, optional
-        ``(low, high)``, each like the start, a number for all, or None.
+        ``(low, high)``; each is structured like the start, a number for all parameters, or None.
     fixed : pytree of bool, optional
-        Like the start: True for parameters that keep the value of the start.
+        True for parameters that keep their initial value; structured like the start.
     loss : {'robust', 'squared'}
-        Whether wrong data are found and left out, or least squares on all data.
+        ``'robust'`` detects outliers and leaves them out, ``'squared'`` is least squares.
     max_seconds : float, optional
-        After so many seconds the search ends with what it has.
+        Time limit; the search then ends with its best fit so far.
 
     Attributes
     ----------
     parameters_ : pytree
-        Like the start.
+        Fitted parameters, structured like the start.
     standard_errors_ : pytree
-        Like the start: infinite where the data do not determine a parameter, NaN at a bound, 0
-        where it was fixed.
+        Structured like the start; infinite if the data do not determine a parameter, NaN at a
+        bound, 0 if it was fixed.
     outliers_ : array of int
-        Which samples are wrong.
+        Indices of the samples that are outliers.
     noise_ : float
-        Standard deviation of right samples of weight 1 around the model.
+        Standard deviation of the noise for inliers of weight 1.
     status_ : str
-        The verdict, of `lemmax.FitStatus`; a ConvergenceWarning says why it is a bad one.
+        The verdict, a `lemmax.FitStatus`; a ConvergenceWarning explains a bad one.
     fit_ : Fit
-        All there is to know: intervals, bands, objections, other minima.
+        The complete result: intervals, bands, objections, other minima.
     n_features_in_ : int
         1 if X had one axis.
     feature_names_in_ : array of str
-        The columns, if X was a data frame.
+        Names of the columns, if X was a data frame.
 
     Examples
     --------
@@ -91,14 +91,18 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
         self.max_seconds = max_seconds
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ModelRegressor":
-        """Find the parameters.
+        """Fit the parameters.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples,)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
-            The inverse variance of each sample, up to a common factor; 0 leaves it out.
+            Inverse variance of each sample, up to a common factor; 0 leaves a sample out.
+
+        Returns
+        -------
+        self
         """
         if self.model is None or self.start is None:
             raise ValueError("ModelRegressor needs a model and a start: ModelRegressor(model, x0).")
@@ -138,15 +142,15 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """What the model says, and perhaps how well that is known.
+        """Predictions of the model, optionally with standard errors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples,)
-            With as many axes as in the fit.
+            With the same number of axes as in the fit.
         return_std : bool
-            Whether to return the standard error of the model at each sample, too. It is that of the
-            curve; data scatter around it by ``noise_``.
+            Whether to return standard errors, too. They are those of the curve; data scatter
+            around it by ``noise_``.
 
         Returns
         -------
@@ -154,7 +158,7 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self._axes == 1 and len(shape_of(X)) > 1:
-            raise ValueError("The model was fitted to an array of one axis; give one here, too.")
+            raise ValueError("The model was fitted to a one-dimensional array; pass one here, too.")
         table = _as_table(X) if self._axes == 1 else X
         design: Any = validate_data(self, table, dtype=np.float64, reset=False)
         given = self._given(design)
@@ -165,18 +169,18 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
             return np.asarray(jax.jit(self.model)(self.parameters_, given))
 
     def summary(self) -> str:
-        """The parameters with their errors, and what is known about them, in a few lines."""
+        """The verdict and the parameters with their standard errors, in a few lines."""
         check_is_fitted(self)
         return self.fit_.summary()
 
     def __sklearn_tags__(self):
-        """A model of one's own does not fit everything."""
+        """A user's model cannot fit arbitrary data."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
 
     def _given(self, design: Any) -> np.ndarray:
-        """What the model takes: an array with as many axes as the user's."""
+        """The array for the model, with as many axes as the user's."""
         return design[:, 0] if self._axes == 1 else design
 
 

@@ -1,4 +1,4 @@
-"""Regression with coefficients that must not be negative."""
+"""Regression with nonnegative coefficients."""
 
 from typing import Any
 
@@ -11,26 +11,27 @@ from ._base import refuse_complex, require_room, shape_of
 from ._recovering import loss_called
 from ._saving import Saved
 
-# Memory that a fit takes, in matrices of its size.
+# Memory of a fit, as a multiple of the matrix.
 _MULTIPLE = 5
 
 
 class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimator):
-    """Linear regression with nonnegative coefficients, many right-hand sides at once.
+    """Linear regression with nonnegative coefficients and many right-hand sides.
 
-    For one small problem `scipy.optimize.nnls` is faster; for many that share the matrix, as the
-    pixels of an image share the spectra of its materials, this is.
+    For one small problem `scipy.optimize.nnls` is faster. For many that share the matrix, as the
+    pixels of an image share the spectra of its materials, this estimator is.
 
     Parameters
     ----------
     loss : {'squared', 'robust'}
-        Nonnegative least squares, or least absolute deviations, which bear gross errors.
+        ``'squared'`` is nonnegative least squares, ``'robust'`` least absolute deviations, which
+        tolerates outliers.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,) or (n_targets, n_features)
     settled_ : bool or array of bool
-        Which are known to be minimisers; the others are approximations.
+        Which solutions are proved to be minimisers; the others are approximations.
     n_features_in_ : int
 
     Examples
@@ -51,13 +52,17 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
         self.loss = loss
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NonnegativeRegression":
-        """Find the coefficients.
+        """Fit the coefficients.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
         """
         refuse_complex(X, y)
         require_room("NonnegativeRegression", shape_of(X), _MULTIPLE)
@@ -75,18 +80,22 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Combinations of the columns.
+        """Predict ``X @ coef_.T``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_targets)
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_.T
 
     def __sklearn_tags__(self):
-        """Without an intercept and with signs prescribed, it does not fit everything."""
+        """Without an intercept and with fixed signs, it cannot fit arbitrary data."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags

@@ -21,27 +21,27 @@ _MULTIPLE = 20
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimator):
-    """Principal component analysis of tables with noise, missing cells and wrong cells.
+    """Robust principal component analysis of tables with missing cells and outliers.
 
-    The model is a robust factor model: a cell is the mean of its column, plus scores of its row
-    times components, plus noise with a variance of its own for each column. A share of the cells
-    may be arbitrarily wrong. Nothing has to be tuned, and columns may have any units. A table
-    without noise is recovered exactly.
+    It fits a robust factor model: a cell is the mean of its column, plus the scores of its row
+    times the components, plus noise with a variance for each column; a share of the cells are
+    outliers of any size. There is nothing to tune, and columns may have any units. A table without
+    noise is recovered exactly.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of components. If None, the number that predicts held-out cells best. A table that
-        is exactly of lower rank has fewer.
+        Number of components. If None, the number that predicts held-out cells best. A table of
+        lower rank gets fewer.
     max_components : int
         Largest number of components to try if ``n_components`` is None.
     loss : {'robust', 'squared'}
-        ``'robust'`` allows wrong cells, ``'squared'`` assumes noise alone.
+        ``'robust'`` tolerates outliers, ``'squared'`` assumes noise without outliers.
     centre : bool
         Whether to model column means.
     nonnegative : bool
-        Whether components and scores must not be negative (a robust nonnegative matrix
-        factorisation); needs ``centre=False``.
+        Whether components and scores are constrained to be nonnegative (a robust nonnegative
+        matrix factorisation); needs ``centre=False``.
     max_seconds : float, optional
         Time limit; the fit then ends with its latest state.
     random_state : int, RandomState instance or None
@@ -54,37 +54,36 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
     n_components_ : int
     mean_ : array of shape (n_features,)
     components_ : array of shape (n_components, n_features)
-        Orthonormal rows (unless nonnegative), the strongest first.
+        Orthonormal rows (unless nonnegative), in descending order of their variance.
     explained_variance_ : array of shape (n_components,)
         Variance of each component.
     explained_variance_ratio_ : array of shape (n_components,)
-        The same as a share of the total variance, noise included.
+        Share of each component in the total variance, noise included.
     noise_variance_ : array of shape (n_features,)
         Noise variance of each column.
     reconstruction_ : array of shape (n_samples, n_features)
-        Mean plus scores times components, for every cell. A data frame if that was fitted.
+        Mean plus scores times components, for every cell. A data frame if one was fitted.
     cleaned_ : array of shape (n_samples, n_features)
-        The table as it was, with holes and wrong cells replaced. A data frame if that was fitted,
-        with its other columns as they were.
+        The table with missing cells and outliers replaced. A data frame if one was fitted, with
+        its other columns unchanged.
     standard_error_ : array of shape (n_samples, n_features)
-        How precisely the other cells predict each cell; of holes and wrong cells, the standard
-        error of what replaces them. Infinite where too little is known.
+        Standard error with which the other cells predict each cell; for missing cells and
+        outliers, that of the replacement. Infinite if too little is known.
     outliers_ : sparse array of shape (n_samples, n_features), or data frame
-        By how much cells are wrong, and where. If a data frame was fitted: a line for each wrong
-        cell, with its row, its column, what it was, what it should be, and the standard error of
-        that.
+        Errors of the outliers. If a data frame was fitted: one line per outlier, with its row,
+        its column, its value, what it should be, and the standard error of that.
     scores_ : array of shape (n_samples, n_components)
     report_ : TableReport
-        How well held-out cells are predicted, whether intervals cover them, which rows
-        and columns are doubtful; ``summary()`` tells it.
+        How well held-out cells are predicted, the coverage of intervals, and doubtful rows and
+        columns; ``summary()`` prints it.
     status_ : str
-        ``"EXACT"`` or ``"NOISE_LEVEL"`` if the model predicts; else why not.
+        ``"EXACT"`` or ``"NOISE_LEVEL"`` if the model predicts; otherwise the reason.
     n_iter_ : int
     n_features_in_ : int
 
     See Also
     --------
-    MatrixCompletion : for tables of which little is known, such as ratings.
+    MatrixCompletion : for sparsely observed matrices, such as ratings.
 
     Examples
     --------
@@ -139,23 +138,22 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         weights: Any = None,
         checkpoint: Any = None,
     ) -> "RobustPCA":
-        """Find mean, components and wrong cells.
+        """Fit mean, components and outliers.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or data frame of pandas or polars
-            NaN (None, null) marks holes. Columns of a data frame that do not hold numbers are set
-            aside; of a column of text most of which can be read as numbers, the other cells are
-            holes. A warning says so.
+            NaN (None, null) marks missing cells. Columns of a data frame that are not numeric are
+            left out of the fit. In a column of text that is mostly numbers, the other cells are
+            missing. A warning names them.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts: the inverse of its relative noise variance. Rows of weight 0
-            are missing.
+            Weights of the rows: inverse relative noise variances. Rows with weight 0 are missing.
         weights : array-like of the shape of X, optional
-            The same for each cell.
+            Weights of the cells.
         checkpoint : str or Path, optional
-            A folder that keeps the stages of the fit, about every second. After a kill the same
-            call goes on from there, and ends as it would have; see docs/devices.md.
+            A folder to which the state is saved about every second. If the process is killed, the
+            same call continues from there; see docs/devices.md.
         """
         require_room("RobustPCA", shape_of(X), _MULTIPLE)
         X, frame = self._validated(X, reset=True, ensure_min_samples=2)
@@ -254,7 +252,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self.standard_error_ = frame.like(self.standard_error_)
 
     def summary(self) -> str:
-        """What was found, and how far to rely on it, in a few lines."""
+        """The verdict and the result, in a few lines."""
         check_is_fitted(self)
         if not hasattr(self, "report_"):
             return super().summary()
@@ -270,7 +268,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         return self._validated(X, reset=False)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Scores of rows; holes and wrong cells do not count.
+        """Scores of rows; missing cells and outliers are ignored.
 
         Parameters
         ----------
@@ -303,14 +301,14 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         return scores @ self.components_ + self.mean_
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
-        """Rows, seen before or not, with holes and wrong cells replaced.
+        """Replace missing cells and outliers of rows, whether they were part of the fit or not.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or data frame
         return_std : bool
-            Whether to return standard errors, too: how precisely the other cells of a row predict
-            each cell.
+            Whether to return standard errors, too: those with which the other cells of a row
+            predict each cell.
 
         Returns
         -------
@@ -332,7 +330,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         return (cleaned, errors) if return_std else cleaned
 
     def predict_interval(self, level: Any = 0.9) -> tuple[Any, Any]:
-        """Bounds between which the right value of each fitted cell lies with a probability.
+        """Intervals that contain the true value of each fitted cell with a given probability.
 
         They are calibrated on held-out cells.
 
@@ -365,7 +363,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         return lower, upper
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the mean absolute error with which a row's other cells predict a cell.
+        """Negative mean absolute error of predicting a cell from the others of its row.
 
         Errors are in units of the columns (robust standard deviations).
 

@@ -1,4 +1,4 @@
-"""Matrices from linear, quadratic and bilinear measurements, as regressors."""
+"""Recovery of matrices and signals from linear, quadratic and bilinear measurements."""
 
 import math
 import warnings
@@ -16,12 +16,12 @@ from ._recovering import factors_of
 
 
 class _Measured(RegressorMixin, RecoveringEstimator):
-    """What the three have in common: rows that measure, and what they measured."""
+    """Common base: measurement vectors in rows, and the measured values."""
 
     outliers_: np.ndarray
 
     def __sklearn_tags__(self):
-        """They explain products, not sums; and no row may have holes."""
+        """They cannot fit arbitrary data, and rows must be complete."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = False
         tags.regressor_tags.poor_score = True
@@ -31,7 +31,7 @@ class _Measured(RegressorMixin, RecoveringEstimator):
         refuse_complex(X, y)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         if not np.any(y):
-            raise ValueError("All measurements are zero, and so is what was measured.")
+            raise ValueError("All measurements are zero, and so is the measured matrix.")
         return X, np.asarray(y, np.float64)
 
     def _rows(self, X: Any) -> Any:
@@ -43,19 +43,19 @@ class _Measured(RegressorMixin, RecoveringEstimator):
 
 
 class MatrixSensing(_Measured):
-    """A matrix of low rank from inner products with known matrices, part of them wrong.
+    """Recover a low-rank matrix from inner products with known matrices, some of them outliers.
 
     Parameters
     ----------
     rank : int
         An upper bound on the rank.
     shape : pair of int, optional
-        Of the matrix, which every row of X holds row by row. If not given, that of the measuring
-        matrices, or a square; or, where that does not fit, a column, with a warning.
+        Shape of the matrix, which the rows of X contain row by row. Default: that of the measuring
+        matrices, or a square; if that does not fit, a column, with a warning.
     psd : bool
         Whether the matrix is symmetric and positive semidefinite.
     loss : {'robust', 'squared'}
-        Whether measurements may be grossly wrong, or carry noise alone.
+        ``'robust'`` tolerates outliers, ``'squared'`` assumes noise without outliers.
     random_state : int, RandomState instance or None
     verbose : bool
         Whether to show a progress bar.
@@ -65,7 +65,7 @@ class MatrixSensing(_Measured):
     matrix_ : array
     rank_ : int
     outliers_ : array of int
-        Which measurements are wrong.
+        Indices of the measurements that are outliers.
     noise_ : float
     status_ : str
     n_iter_ : int
@@ -105,17 +105,21 @@ class MatrixSensing(_Measured):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "MatrixSensing":
-        """Find the matrix.
+        """Fit the matrix.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, rows * columns) or (n_samples, rows, columns)
-            One measuring matrix for each measurement.
+            One measuring matrix per sample.
         y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self
         """
         X, given = _in_rows(X)
         if self.shape is not None and given not in (None, tuple(self.shape)):
-            raise ValueError(f"Matrices of shape {given} measure none of shape {self.shape}.")
+            raise ValueError(f"Matrices of shape {given} cannot measure one of shape {self.shape}.")
         X, y = self._checked(X, y)
         rows, columns = self._shape(X.shape[1], given or self.shape)
         rank = checked_rank(self.rank, min(rows, columns), 2)
@@ -131,8 +135,8 @@ class MatrixSensing(_Measured):
         side = math.isqrt(size)
         if shape is None and side * side != size and not self.psd:
             warnings.warn(
-                f"Rows of {size} entries are no square matrices: they are taken to measure a "
-                f"column of {size}. Give the shape of the matrix as shape=(rows, columns).",
+                f"Rows of {size} entries are not square matrices: they are read as measurements of "
+                f"a column of {size}. Pass the shape of the matrix as shape=(rows, columns).",
                 stacklevel=3,
             )
             return size, 1
@@ -140,21 +144,25 @@ class MatrixSensing(_Measured):
         if rows * columns != size or (self.psd and rows != columns):
             kind = "square matrices" if shape is None else f"matrices of shape {tuple(shape)}"
             psd = ", which must be square" if self.psd and shape is not None else ""
-            raise ValueError(f"Rows of {size} entries are no {kind}{psd}.")
+            raise ValueError(f"Rows of {size} entries are not {kind}{psd}.")
         return rows, columns
 
     def predict(self, X: Any) -> np.ndarray:
-        """Inner products with the matrix.
+        """Inner products with the fitted matrix.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, rows * columns) or (n_samples, rows, columns)
+
+        Returns
+        -------
+        array of shape (n_samples,)
         """
         return self._rows(_in_rows(X)[0]) @ self.matrix_.ravel()
 
 
 def _in_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
-    """Matrices row by row, and their shape, if they are given as matrices."""
+    """Matrices as rows, and their shape if they were given as matrices."""
     if isinstance(X, list | tuple):
         X = np.asarray(X)
     if getattr(X, "ndim", None) != 3:
@@ -163,7 +171,7 @@ def _in_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
 
 
 class PhaseRetrieval(_Measured):
-    """A real signal from the squares of linear measurements, part of them wrong.
+    """Recover a real signal from squared linear measurements, some of them outliers.
 
     Parameters
     ----------
@@ -175,9 +183,9 @@ class PhaseRetrieval(_Measured):
     Attributes
     ----------
     coef_ : array of shape (n_features,)
-        The signal; its sign cannot be told, and its largest entry is positive.
+        The signal. Its sign is not determined; the largest entry is positive.
     outliers_ : array of int
-        Which measurements are wrong.
+        Indices of the measurements that are outliers.
     noise_ : float
     status_ : str
     n_iter_ : int
@@ -200,14 +208,18 @@ class PhaseRetrieval(_Measured):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "PhaseRetrieval":
-        """Find the signal.
+        """Fit the signal.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            One measuring vector in each row.
+            One measurement vector per row.
         y : array-like of shape (n_samples,)
-            Squares of the inner products.
+            Squared inner products.
+
+        Returns
+        -------
+        self
         """
         X, y = self._checked(X, y)
         found = self._recover(y, PSD(X.shape[1], rank=1), RankOne(X))
@@ -217,25 +229,29 @@ class PhaseRetrieval(_Measured):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Squares of inner products with the signal.
+        """Squared inner products with the fitted signal.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
         """
         return (self._rows(X) @ self.coef_) ** 2
 
 
 class BlindDeconvolution(_Measured):
-    """Two signals from the products of their linear measurements, part of them wrong.
+    """Recover two signals from products of their linear measurements, some of them outliers.
 
-    A convolution is such a product of measurements in the basis that diagonalises it.
+    A convolution is such a product in the basis that diagonalises it.
 
     Parameters
     ----------
     n_left : int, optional
-        How many columns of X measure the first signal, the others the second; half of them if not
-        given.
+        Number of columns of X that measure the first signal; the others measure the second.
+        Default: half of them.
     loss : {'robust', 'squared'}
     random_state : int, RandomState instance or None
     verbose : bool
@@ -244,8 +260,8 @@ class BlindDeconvolution(_Measured):
     Attributes
     ----------
     left_, right_ : arrays
-        The signals, equally long as vectors; how their size and sign are shared cannot be told,
-        and the largest entry of the first is positive.
+        The signals, with equal norms. Relative scale and sign are not determined; the largest
+        entry of the first is positive.
     outliers_ : array of int
     noise_ : float
     status_ : str
@@ -281,7 +297,7 @@ class BlindDeconvolution(_Measured):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "BlindDeconvolution":
-        """Find both signals.
+        """Fit both signals.
 
         Parameters
         ----------
@@ -289,6 +305,10 @@ class BlindDeconvolution(_Measured):
             In each row a vector that measures the first signal, then one for the second.
         y : array-like of shape (n_samples,)
             Products of the two inner products.
+
+        Returns
+        -------
+        self
         """
         X, y = self._checked(X, y)
         if X.shape[1] < 2:
@@ -316,11 +336,15 @@ class BlindDeconvolution(_Measured):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Products of the inner products with both signals.
+        """Products of the inner products with both fitted signals.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
         """
         X, split = self._rows(X), len(self.left_)
         return (X[:, :split] @ self.left_) * (X[:, split:] @ self.right_)

@@ -1,1 +1,1 @@
-"""Problems with a known solution, and what the methods make of them."""
+"""The experiments of the paper: problems with a known solution, figures and table."""

@@ -1,4 +1,4 @@
-"""Three short acts, one for each kind of user: a table, a model, the paper's claim."""
+"""The three parts of `lemmax demo`: a table, a model, the paper's claim."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ ERROR = "relative error"
 
 
 class Act(NamedTuple):
-    """What one act shows: words, a table, and how to draw its panel."""
+    """One part of the demo: text, a table, and a function that draws its panel."""
 
     title: str
     text: str
@@ -28,7 +28,7 @@ class Act(NamedTuple):
 
 
 def table(seed: int) -> Act:
-    """Clean a real table with holes and typing errors.
+    """Clean a real table with missing cells and typing errors.
 
     The table is scikit-learn's breast cancer data set: 569 tumours, 30 measurements of very
     different sizes. A tenth of the cells is deleted, and in 3 % the decimal point is moved.
@@ -57,7 +57,7 @@ def table(seed: int) -> Act:
     places = {name: k for k, name in enumerate(frame.columns)}
     found[model.outliers_["row"], model.outliers_["column"].map(places)] = True
 
-    # What people do by hand: hide cells beyond 5 robust standard deviations, impute the holes.
+    # The usual approach: hide cells beyond 5 robust standard deviations, impute the missing ones.
     centre = np.nanmedian(spoiled, axis=0)
     spread = 1.4826 * np.nanmedian(np.abs(spoiled - centre), axis=0)
     hidden = np.abs(spoiled - centre) > 5 * spread
@@ -113,11 +113,11 @@ def table(seed: int) -> Act:
         ax.legend()
 
     return Act(
-        title="A table with holes and typing errors",
+        title="A table with missing cells and typos",
         text=(
             "scikit-learn's breast cancer table, 569 x 30. A tenth of the cells is deleted; in "
             f"{np.sum(typos)} others the decimal point is moved by one place. RobustPCA finds the "
-            "wrong cells, replaces them and the holes, and gives every replacement an error bar."
+            "typos, replaces them and the missing cells, and gives every replacement an error bar."
         ),
         code=(
             "model = RobustPCA().fit(frame)\nmodel.cleaned_, model.standard_error_, model.outliers_"
@@ -125,12 +125,12 @@ def table(seed: int) -> Act:
         header=("method", "error", "typos found", "false alarms", "90 % cover", "seconds"),
         rows=rows,
         remark=(
-            "Error: root mean square at the holes, in standard deviations of the columns. 90 % "
-            "cover: share of the holes whose true value is inside its 90 % interval. Typing errors "
-            "that are as likely as a right value, such as a small number ten times smaller, "
-            "are not found."
+            "Error: root mean square at the missing cells, in standard deviations of the columns. "
+            "90 % cover: share of the missing cells whose true value is inside its 90 % interval. "
+            "Typos that are as plausible as the true value, such as a small number ten times "
+            "smaller, are not found."
         ),
-        description="Holes and typing errors of one column: typed, cleaned with error bars, true.",
+        description="Missing cells and typos of one column: typed, cleaned with error bars, true.",
         draw=draw,
     )
 
@@ -142,7 +142,7 @@ def peak(x: Any, t: Any) -> Any:
 
 
 def model(seed: int) -> Act:
-    """Fit a peak to data of which a fifth is wrong, beside SciPy's curve_fit."""
+    """Fit a peak to data with a fifth of outliers, and compare with SciPy's curve_fit."""
     from scipy.optimize import curve_fit
 
     rng = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def model(seed: int) -> Act:
     y = np.asarray(peak(truth, t)) + noise * rng.standard_normal(t.size)
     y[rng.choice(t.size, t.size // 5, replace=False)] += rng.uniform(1.0, 6.0, t.size // 5)
     start = {"height": 1.0, "centre": 5.0, "width": 1.0, "offset": 0.0, "slope": 0.0}
-    # Width and its negative give the same peak.
+    # A width and its negative give the same peak.
     low = {"height": 0.0, "centre": None, "width": 0.0, "offset": None, "slope": None}
     fitted = lm.fit(peak, y, start, args=(t,), bounds=(low, None))
 
@@ -186,7 +186,7 @@ def model(seed: int) -> Act:
         curve = fitted.predict(0.95, args=(fine,))
         wrong = np.isin(np.arange(t.size), fitted.outliers)
         ax.plot(t[~wrong], y[~wrong], ".", color="0.4", label="data")
-        ax.plot(t[wrong], y[wrong], "x", color="C3", label="found wrong")
+        ax.plot(t[wrong], y[wrong], "x", color="C3", label="outliers")
         ax.plot(fine, curve.value, color="C0", label="lm.fit")
         ax.fill_between(fine, curve.low, curve.high, color="C0", alpha=0.25, linewidth=0)
         ax.plot(fine, formula(fine, *squares), "--", color="C1", label="curve_fit")
@@ -196,7 +196,7 @@ def model(seed: int) -> Act:
     return Act(
         title="A model of your own, 20 % outliers",
         text=(
-            "A peak on a sloping background, 100 data, of which 20 are wrong. lm.fit finds the "
+            "A peak on a sloping background, 100 data, of which 20 are outliers. lm.fit finds the "
             "outliers, and gives the parameters and standard errors of the other data."
         ),
         code="fitted = lm.fit(peak, y, start, args=(t,), bounds=bounds)\nprint(fitted.summary())",
@@ -216,9 +216,9 @@ def _with_error(value: Any, error: Any) -> str:
 
 
 def claim(seed: int) -> Act:
-    """The paper's claim: rank over-estimated, ill-conditioned, a fifth of the data wrong."""
+    """The paper's claim: over-estimated rank, ill-conditioned, a fifth of outliers."""
     instance = claim_instance(seed)
-    # None of the methods is tuned: the target of the steps is estimated from the residuals.
+    # No method is tuned: the target of the steps is estimated from the residuals.
     step = lm.steps.BulkPolyak()
     methods = {
         "LMM": lm.methods.lmm(step),
@@ -257,7 +257,7 @@ def claim(seed: int) -> Act:
         title="The paper's claim: rank, conditioning and outliers do not slow LMM down",
         text=(
             "A 30 x 30 matrix of rank 2 with condition number 100, fitted with rank 5 to 1500 "
-            "measurements of which 300 are wrong by ten times their size. The start has a "
+            "measurements, of which 300 are outliers of ten times their size. The start has a "
             "relative error of 1 %, and its three superfluous columns are small."
         ),
         code="lm.solve(problem, lm.methods.lmm(lm.steps.BulkPolyak()), x0)",
@@ -283,7 +283,7 @@ def claim_instance(seed: int) -> Instance:
 
 
 def picture(acts: list[Act]) -> Any:
-    """One panel for each act. Returns a matplotlib Figure."""
+    """A matplotlib Figure with one panel per part."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.0 * len(acts), 4.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""Starting points from the data alone."""
+"""Starting points computed from the data."""
 
 from ._random import random_starts as random_starts
 from ._spectral import spectral as spectral

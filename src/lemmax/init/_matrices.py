@@ -1,4 +1,4 @@
-"""Projections onto matrices of low rank, and the factors of what is found."""
+"""Projections onto low-rank matrices, and balanced factors."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,14 @@ import numpy as np
 from ..points import KruskalPoint
 from ._rounds import Projected
 
-# Directions that the data do not show get this fraction of the noise edge, or of the largest
-# value if there is no noise: a start with columns that are zero lies on the singular set, where
-# the Jacobian does not see those columns.
+# Directions without signal get this fraction of the noise edge (of the largest value if there is no
+# noise). A start with zero columns would be singular: the Jacobian vanishes along those columns.
 _OF_THE_EDGE = 0.1
 _OF_THE_LARGEST = 1e-8
 
 
 class Spectrum(NamedTuple):
-    """Leading singular values, shrunk by the first that was left out, with their vectors."""
+    """Leading singular values, shrunk by the first omitted one, with their vectors."""
 
     left: np.ndarray
     values: np.ndarray
@@ -26,10 +25,10 @@ class Spectrum(NamedTuple):
 def project_psd(array: np.ndarray, rank: int, *, noisy: bool = True) -> Projected:
     """The leading positive eigenpairs.
 
-    Eigenvalues are counted from their median and shrunk by the first that is left out. The median
-    is the bulk's place, not zero where measurements have a common multiple of the identity in
-    them, as quadratic ones do. The first left out is the edge of the noise: it makes the
-    directions that a generous rank adds small. Of an array without noise neither is true.
+    Eigenvalues are centred at their median and shrunk by the first omitted one. The median is
+    nonzero if the measurements contain a common multiple of the identity, as quadratic ones do. The
+    first omitted eigenvalue is the edge of the noise; shrinking makes the directions of a
+    superfluous rank small. Neither applies to an array without noise.
     """
     values, vectors = np.linalg.eigh((array + array.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -44,7 +43,7 @@ def project_psd(array: np.ndarray, rank: int, *, noisy: bool = True) -> Projecte
 
 
 def project_low_rank(array: np.ndarray, rank: int, *, noisy: bool = True) -> Projected:
-    """The leading singular triples, shrunk by the first that is left out if that is noise."""
+    """The leading singular triples, shrunk by the first omitted one if there is noise."""
     left, values, right = np.linalg.svd(array, full_matrices=False)
     edge = float(values[rank]) if noisy and rank < len(values) else 0.0
     left, right, values = left[:, :rank], right[:rank].T, np.maximum(values[:rank] - edge, 0)
@@ -57,7 +56,7 @@ def project_low_rank(array: np.ndarray, rank: int, *, noisy: bool = True) -> Pro
 def balanced_factors(
     spectrum: Spectrum, rank: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of the full rank, none of whose columns is zero."""
+    """Factors of the full rank without zero columns."""
     floor = max(_OF_THE_EDGE * spectrum.edge, _OF_THE_LARGEST * spectrum.values[0])
     roots = np.sqrt(np.maximum(spectrum.values, floor))
     missing = rank - len(roots)

@@ -1,8 +1,8 @@
-"""Quadratic measurements ``a'Za`` of a positive semidefinite matrix, phase retrieval among them.
+"""Quadratic measurements ``a'Za`` of a positive semidefinite matrix, such as phase retrieval.
 
-Their adjoint is no inverse, not even on average: ``A*(A(Z))`` is about ``2 Z + trace(Z) I``, with
-heavy tails. So the weights are bounded, and the rounds look at roots ``|X'a|``, whose tails are
-Gaussian, and move X instead of the matrix.
+Their adjoint is not an inverse, not even on average: ``A*(A(Z))`` is about ``2 Z + trace(Z) I``,
+with heavy tails. So the weights are bounded, and the refinement works on amplitudes ``|X'a|``,
+whose tails are Gaussian, and on X instead of the matrix.
 """
 
 import numpy as np
@@ -12,16 +12,17 @@ from ._matrices import Spectrum, project_psd
 from ._rounds import CONSPICUOUS, ROUNDS
 from ._start import Observations
 
-# Median of the square of a standard Gaussian: of measurements of rank one, relative to their mean.
+# Median of the square of a standard Gaussian: the median of rank-one measurements over their mean.
 _MEDIAN_SQUARE = 0.455
-# Bounds the weight of small measurements, 1 - mean / value, from below.
+# Lower bound of the weight 1 - mean / value of small measurements.
 _LEAST_WEIGHT = -2.0
-# Without outliers none is negative; with 45 %, half of which are, 22 %.
+# Share of negative data up to which measurements may be quadratic: 0 without outliers, 22 % with
+# 45 % outliers of random sign.
 _NEGATIVE = 0.25
 
 
 def is_quadratic(observed: Observations, dim: int, rng: np.random.Generator) -> bool:
-    """Whether the data may be, and the measurements of a random matrix are, all nonnegative."""
+    """Whether most data, and all measurements of a random PSD matrix, are nonnegative."""
     if np.mean(observed.values[observed.known] < 0) > _NEGATIVE:
         return False
     vector = rng.standard_normal((dim, 1))
@@ -31,10 +32,10 @@ def is_quadratic(observed: Observations, dim: int, rng: np.random.Generator) -> 
 def fit_quadratic(observed: Observations, rank: int) -> Spectrum | None:
     """Spectral start with bounded weights, then trimmed steps on amplitudes; 2 passes a round.
 
-    The weights ``1 - mean / value`` are those with which the leading eigenvector is informative
-    from the fewest measurements (Mondelli and Montanari, 2017), and outliers weigh at
-    most 1. The steps are median-truncated reshaped Wirtinger flow (Zhang, Chi and Liang,
-    2016), preconditioned by nothing but the size of the measurement vectors.
+    With the weights ``1 - mean / value`` the leading eigenvector is informative from the fewest
+    measurements (Mondelli and Montanari, 2017), and outliers have weight at most 1. The steps are
+    median-truncated reshaped Wirtinger flow (Zhang, Chi and Liang, 2016), scaled by the size of
+    the measurement vectors.
     """
     possible = observed.known & (observed.values > 0)
     if not np.any(possible):
@@ -61,7 +62,7 @@ def fit_quadratic(observed: Observations, rank: int) -> Spectrum | None:
         if bulk < least:
             best, least = factor, bulk
         used = possible & (np.abs(excess) <= CONSPICUOUS * bulk) & (seen > 0)
-        # The mean square of an entry of a measurement vector.
+        # Mean square of an entry of the measurement vectors.
         size = np.mean(seen[observed.known] ** 2) / np.sum(factor**2)
         weights = np.where(used, excess / np.where(used, seen, 1), 0)
         change = observed.adjoint(weights) @ factor

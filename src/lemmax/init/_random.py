@@ -13,20 +13,20 @@ from ..maps import AbstractMap
 def random_starts(
     map: AbstractMap, count: int, *, seed: int, scale: float = 1.0, template: Any = None
 ) -> list[Parameters]:
-    """Parameters with independent Gaussian entries, for a map that the data give no start for.
+    """Parameters with independent Gaussian entries.
 
     Parameters
     ----------
     map : AbstractMap
-        What the parameters are for.
+        The map whose parameters are drawn.
     count : int
-        How many starts.
+        Number of starts.
     seed : int
-        The same seed gives the same starts, and the first of many are the same as of a few.
+        Random seed. The first starts do not depend on ``count``.
     scale : float
         Standard deviation of every entry.
     template : pytree of arrays, optional
-        Parameters of the right shapes and dtypes, for a map that does not know them
+        Parameters of the right shapes and dtypes, for a map that does not define them
         (`FromFunction`). Their values are not used.
 
     Returns
@@ -42,7 +42,7 @@ def random_starts(
     >>> len(starts), starts[0].shape
     (3, (5, 2))
     """
-    check_kind("map", map, AbstractMap, "one of lemmax's maps")
+    check_kind("map", map, AbstractMap, "a lemmax map")
     check_positive(count=count)
     check_whole(0, seed=seed)
     check_real(0, scale=scale, open_low=True)
@@ -53,7 +53,7 @@ def random_starts(
         empty = jax.tree.map(np.empty, map.parameter_shapes, is_leaf=_is_shape)
     else:
         raise ValueError(
-            f"{type(map).__name__} does not know the shapes of its parameters: give a template, "
+            f"{type(map).__name__} does not define the shapes of its parameters: pass a template, "
             "parameters of the right shapes with any values."
         )
 
@@ -77,7 +77,7 @@ def _like(leaf: Any) -> np.ndarray:
 def random_starts_like(
     map: AbstractMap, like: Parameters, count: int, seed: int
 ) -> list[Parameters]:
-    """Starts of the size of a given one."""
+    """Random starts of the same size as a given one."""
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(like)])
     scale = float(np.sqrt(np.mean(flat**2))) or 1.0
     return random_starts(map, count, seed=seed, scale=scale, template=like) if count else []

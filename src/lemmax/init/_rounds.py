@@ -1,12 +1,11 @@
-"""Fit a structured point to data with gross outliers, in a few passes.
+"""Fit a structured point to data with outliers, in a few passes.
 
-The truncated spectral start (Li, Chi, Zhang and Liang, 2017) is the projection of
-``A*(w)``, w the observations that are not conspicuously large, onto the structure: for a low rank,
-the leading eigenpairs. Its error is that of the adjoint as an inverse, about the square root of
-(parameters / measurements), and does not shrink. A round more does the same to the residual, of
-which again only the inconspicuous part counts: iterative hard thresholding with trimmed residuals.
-As the fit gets better, the outliers stick out further, and the error falls by a constant factor a
-round.
+The truncated spectral start (Li, Chi, Zhang and Liang, 2017) projects ``A*(w)`` onto the structure
+(for low rank, the leading eigenpairs); w are the observations without the large ones. Its error is
+about sqrt(parameters / measurements), since the adjoint is not an inverse. Each further round
+applies the same projection to the fit plus the adjoint of its trimmed residuals: iterative hard
+thresholding with trimmed residuals. As the fit improves, outliers become easier to detect, and the
+error falls by a constant factor per round.
 """
 
 from collections.abc import Callable
@@ -18,40 +17,40 @@ from ..points import AbstractPoint
 from ._start import Observations
 
 ROUNDS = 9
-# A residual above so many medians is taken for an outlier. Of Gaussian residuals that is 4 %;
-# docs/starts.md has other levels.
+# Residuals above this many medians count as outliers: 4 % of Gaussian residuals. docs/starts.md
+# compares other levels.
 CONSPICUOUS = 3.0
-# A round may be a little worse than the one before; beyond this the step was too long.
+# A round may be slightly worse than the previous one; beyond this factor the step was too long.
 _WORSE = 1.5
-# Entries of a matrix are not incoherent with it: its large entries are conspicuous, too, and come
-# in rows. So the first rounds clip instead of leaving out, and the level falls slowly.
+# A matrix is not incoherent with its entries: its large entries look like outliers, too, and are
+# concentrated in rows. So the first rounds clip instead of trimming, and the level falls slowly.
 _CLIPPED_ROUNDS = 5
 _FALL = 0.8
 
 
 class Projected(NamedTuple):
-    """The nearest point of a structure (about), and what it is made of."""
+    """The (approximately) nearest point of a structure, and its representation."""
 
     array: np.ndarray
-    """Every entry of it."""
+    """The dense array."""
     point: AbstractPoint
-    """The same, in the form that is measured fastest."""
+    """The same point in the form that is measured fastest."""
     parts: Any
-    """What the start is made of."""
+    """The data from which the start is built."""
 
 
 Project = Callable[[np.ndarray], Projected]
 
 
 class Trimmed(NamedTuple):
-    """Residuals without what is conspicuous, and which of them are used."""
+    """Trimmed residuals, and which of them are used."""
 
     residual: np.ndarray
     used: np.ndarray
 
 
 class Trimming:
-    """What to take for an outlier, round after round."""
+    """The outlier threshold, adapted from round to round."""
 
     def __init__(self, observed: Observations, entrywise: bool):
         self._observed = observed
@@ -60,7 +59,7 @@ class Trimming:
         self._level = 0.0
 
     def __call__(self, residual: np.ndarray) -> Trimmed:
-        """Leave out, or clip, the residuals of the next round."""
+        """Trim or clip the residuals for the next round."""
         known, bulk = self._observed.known, CONSPICUOUS * self._observed.typical(residual)
         self._level = max(bulk, self._fall * self._level)
         if self._clipped_rounds:
@@ -71,7 +70,7 @@ class Trimming:
 
 
 def fit_robustly(observed: Observations, project: Project, *, entrywise: bool) -> Projected | None:
-    """The point of the structure that fits most of the data; None if nothing projects to it.
+    """The point of the structure that fits most of the data; None if the projection fails.
 
     Takes ``2 + 2 * ROUNDS`` passes: an adjoint and a measurement in every round.
     """
@@ -82,7 +81,7 @@ def fit_robustly(observed: Observations, project: Project, *, entrywise: bool) -
     seen = observed.measure(first.point)
     if not np.any(seen[observed.known]):
         return None
-    # What measurements do to norms: read off a point, so that no outlier is in it.
+    # Scale of the measurements, estimated from a measured point, which has no outliers.
     step = np.sum(first.array**2) / np.sum(seen[observed.known] ** 2)
     scale = np.sum(trimmed.residual * seen) / np.sum(seen[trimmed.used] ** 2)
     current = best = project(scale * back)

@@ -1,4 +1,4 @@
-"""A start for each kind of map."""
+"""Spectral starts for all maps."""
 
 import functools
 from collections.abc import Callable
@@ -18,33 +18,32 @@ from ._random import random_starts
 from ._rounds import Projected, fit_robustly
 from ._start import Observations, Start
 
-# Entries that the data do not show, as a fraction of the largest.
+# Entries without signal are set to this fraction of the largest.
 _SMALL_ENTRY = 1e-3
 # Eigenvalues below this fraction of the data may be rounding errors.
 _ROUNDING = 1e-12
 
 
 def spectral(problem: Composite, *, seed: int = 0) -> Start:
-    """A starting point from the data alone, also if a third of them is grossly wrong.
+    """A starting point computed from the data, robust to up to about a third of outliers.
 
-    The truncated spectral start, followed by rounds that do the same to the residuals; see
-    docs/starts.md for what that is for each map, and how good it is.
+    The truncated spectral start, refined on trimmed residuals. docs/starts.md describes it for each
+    map, with its accuracy.
 
     Parameters
     ----------
     problem : Composite
-        With any of lemmax's maps but `FromFunction`. Observations of weight 0 in the loss are
-        treated as missing. A squared loss means that no entry of a tensor is grossly wrong;
-        otherwise the loss does not matter.
+        A problem with any lemmax map except `FromFunction`. Observations with weight 0 in the
+        loss are missing. With a squared loss the entries of a tensor are assumed to have no
+        outliers; otherwise the loss has no influence.
     seed : int
-        Of what is random: small values in directions that the data do not show, and slices of
-        tensors. The same seed gives the same start.
+        Random seed for the small values in directions without signal, and for slices of tensors.
 
     Returns
     -------
     Start
-        ``x0``, parameters of the map's full rank; ``passes``, how often the measurements were
-        read; ``note``, how it was made.
+        ``x0``, parameters of the map's full rank; ``passes``, the number of passes over the
+        measurements; ``note``, a description of the method used.
 
     Examples
     --------
@@ -69,14 +68,14 @@ def spectral(problem: Composite, *, seed: int = 0) -> Start:
         x0, note = _fitted(observed, problem.map, rng)
         if x0 is None:
             x0 = _random_of_right_size(observed, problem.map, seed)
-            note = "random: nothing that the map can make resembles the data"
+            note = "random: no point of the map resembles the data"
     return Start(cast_floats(x0, observed.dtype), observed.passes, note)
 
 
 def _check_known(map: AbstractMap) -> None:
     if map.ranked is None and map.nearest(np.ones(map.shape or ())) is None:
         raise ValueError(
-            f"No start from data alone is known for the map {type(map).__name__}: give x0, or "
+            f"There is no spectral start for the map {type(map).__name__}: pass x0, or "
             "try several of lemmax.init.random_starts."
         )
 
@@ -84,7 +83,7 @@ def _check_known(map: AbstractMap) -> None:
 def _fitted(
     observed: Observations, map: AbstractMap, rng: np.random.Generator
 ) -> tuple[Parameters | None, str]:
-    """Parameters that fit most of the data, and how they were found; None if they were not."""
+    """Parameters that fit most of the data, and a description of the method; or None."""
     fit = functools.partial(fit_robustly, observed, entrywise=observed.operator.entrywise)
     ranked = map.ranked
     if ranked is None:
@@ -128,7 +127,7 @@ def _project_nearest(map: AbstractMap, array: np.ndarray) -> Projected:
 
 
 def _without_zeros(entries: np.ndarray) -> np.ndarray:
-    """Positive everywhere: where x is 0, the Jacobian is, too."""
+    """Positive everywhere: the Jacobian vanishes where x is 0."""
     return np.maximum(entries, _SMALL_ENTRY * np.max(entries))
 
 
@@ -142,7 +141,7 @@ def _random_of_right_size(observed: Observations, map: AbstractMap, seed: int) -
 
 
 def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator) -> Start:
-    """Data known exactly and in factored form: decompose their core, form nothing large."""
+    """For exact data in factored form: decompose the core, without forming the tensor."""
     factors = tuple(np.asarray(factor, np.float64) for factor in data.factors)
     if map.symmetric:
         bases = (np.linalg.qr(np.concatenate(factors, axis=1))[0],) * len(factors)
@@ -150,14 +149,14 @@ def _from_factors(data: KruskalPoint, map: AbstractMap, rng: np.random.Generator
         bases = tuple(np.linalg.qr(factor)[0] for factor in factors)
     core = outer_products(tuple(q.T @ f for q, f in zip(bases, factors, strict=True)))
     if not np.any(core):
-        raise ValueError("The data are zero: there is no direction to start in. Give x0.")
+        raise ValueError("The data are zero: there is no direction to start in. Pass x0.")
     ranked = map.ranked
     assert ranked is not None
     if core.ndim == 2:
         spectrum = _project_matrix(bool(map.symmetric))(core, ranked.rank, noisy=False).parts
         if spectrum.values[0] <= _ROUNDING * np.linalg.norm(core):
             raise ValueError(
-                "The data are negative semidefinite: no X X' but zero is near them. Give x0."
+                "The data are negative semidefinite: the nearest X X' is zero. Pass x0."
             )
         left, right = bases[0] @ spectrum.left, bases[1] @ spectrum.right
         found = balanced_factors(spectrum._replace(left=left, right=right), ranked.rank, rng)

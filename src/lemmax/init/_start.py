@@ -1,4 +1,4 @@
-"""What a start is, and the observations it is made of."""
+"""The result of a start, and the observations it is computed from."""
 
 from typing import Any, NamedTuple
 
@@ -14,15 +14,14 @@ from ..covectors.dense import as_covector
 from ..points import AbstractPoint
 from ..problem import Composite
 
-_CURE = "A start from data alone forms it: give x0, or use random_starts."
+_CURE = "The spectral start forms it: pass x0, or use random_starts."
 
 
 class Start(NamedTuple):
-    """Where to begin, and what it took to find out.
+    """A starting point and its cost.
 
-    ``x0`` are parameters of the problem's map, NumPy arrays; ``passes`` is the number of times
-    the measurements were read (a step of a method reads them twice); ``note`` says how the start
-    was made.
+    ``x0`` are parameters of the problem's map (NumPy arrays), ``passes`` is the number of passes
+    over the measurements (a step of a method takes two), and ``note`` describes the method used.
     """
 
     x0: Parameters
@@ -31,9 +30,9 @@ class Start(NamedTuple):
 
 
 class Observations:
-    """The data of a problem with its operator both ways, every pass over them counted.
+    """The data of a problem with its operator and adjoint; passes are counted.
 
-    Observations whose weight in the loss is 0 are missing.
+    Observations with weight 0 in the loss are missing.
     """
 
     def __init__(self, problem: Composite):
@@ -44,12 +43,12 @@ class Observations:
         if problem.loss.weights is not None:
             self.known &= np.asarray(problem.loss.weights) > 0
         self.passes = 0
-        # If the loss is not, no observation is grossly wrong, whatever it is.
+        # With a loss that is not robust, the data are assumed to have no outliers.
         self.robust = problem.loss.robust
         if not np.any(self.values[self.known]):
             raise ValueError(
                 "All data are zero, and so is the point that fits them: there is no direction "
-                "to start in. Give x0, or use random_starts."
+                "to start in. Pass x0, or use random_starts."
             )
 
     def measure(self, point: AbstractPoint) -> np.ndarray:
@@ -59,24 +58,24 @@ class Observations:
         return np.asarray(_measure(self.operator, point), np.float64)
 
     def adjoint(self, weights: np.ndarray) -> np.ndarray:
-        """The sum of the measurement arrays with these weights, dense."""
+        """The weighted sum of the measurement arrays, dense."""
         shape = self.operator.point_shape or self.values.shape
         require_memory(shape, self.dtype.itemsize, "The adjoint of the data", _CURE)
         self.passes += 1
         return np.asarray(_adjoint(self.operator, jnp.asarray(weights, self.dtype)), np.float64)
 
     def is_complete_and_right(self) -> bool:
-        """Whether the point itself was observed, up to noise."""
+        """Whether every entry of the point was observed without outliers."""
         whole = self.operator.entrywise and self.operator.point_shape is None
         return whole and not self.robust and bool(np.all(self.known))
 
     def typical(self, residual: np.ndarray) -> float:
-        """The median size of the residuals that are not zero: not moved by gross outliers."""
+        """The median absolute value of the nonzero residuals, which is robust to outliers."""
         sizes = np.abs(residual[self.known])
         return float(np.median(sizes[sizes > 0])) if np.any(sizes) else 0.0
 
     def score(self, residual: np.ndarray) -> float:
-        """How well a point fits: the median size of its residuals."""
+        """Goodness of fit: the median absolute residual."""
         return float(np.median(np.abs(residual[self.known])))
 
 
@@ -84,7 +83,7 @@ def _arrays(point: Any) -> list:
     return list(point.factors) if hasattr(point, "factors") else [point.value]
 
 
-# Compiled, so that an operator's tables of indices are made once and not in every pass.
+# Compiled, so that an operator's index tables are built once instead of in every pass.
 @compiled
 def _measure(operator: Any, point: AbstractPoint) -> Any:
     return operator.measure(point)

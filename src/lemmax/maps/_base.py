@@ -1,4 +1,4 @@
-"""What every smooth map offers."""
+"""The interface of maps."""
 
 import abc
 import functools
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Projections(NamedTuple):
-    """Squared sizes of a covector v as seen through the Jacobian J.
+    """Squared norms of a covector v, projected by the Jacobian J.
 
-    With ``P = J (J'J + damping)^-1 J'`` and ``Pi`` the orthogonal projector onto the range of J,
+    With ``P = J (J'J + damping)^-1 J'`` and Pi the orthogonal projector onto the range of J,
     ``projected <= damped <= range`` always holds.
     """
 
@@ -38,7 +38,7 @@ class Projections(NamedTuple):
 
 
 class Preconditioned(NamedTuple):
-    """A damped direction and what is known about it."""
+    """A damped direction, its projection norms, and the outcome of the linear solve."""
 
     direction: Parameters
     """``(J'J + damping)^-1 J'v``."""
@@ -46,20 +46,20 @@ class Preconditioned(NamedTuple):
     iterations: Int[Array, ""]
     """Inner iterations of the linear solver; 0 for closed forms."""
     failed: Bool[Array, ""]
-    """Whether the linear solver gave up."""
+    """Whether the linear solver failed."""
 
 
 class AbstractMap(eqx.Module):
     """A smooth map F from parameters to points.
 
-    J is the Jacobian of F at x. A new map implements the abstract members, and gets one line in
-    the list of cases that the law checks of `lemmax.testing` run over.
+    J is the Jacobian of F at x. A subclass implements the abstract members. Add it to
+    ``tests/cases/`` so that the law checks of `lemmax.testing` run on it.
     """
 
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, ...] | None:
-        """Shape of the points; None if only evaluation tells."""
+        """Shape of the points; None if it is only known after an evaluation."""
 
     @property
     def symmetric(self) -> bool | None:
@@ -68,31 +68,31 @@ class AbstractMap(eqx.Module):
 
     @property
     def degree(self) -> int | None:
-        """The N for which ``F(t x) = t^N F(x)``, so that ``F(x) = J x / N``; None if unknown."""
+        """The degree N of homogeneity, ``F(t x) = t^N F(x)``, hence ``F(x) = J x / N``; or None."""
         return None
 
     @property
     def model(self) -> Callable[[Parameters], PyTree] | None:
-        """The user's own function, whose parameters are what is asked for; None for other maps."""
+        """The user's function, whose parameters are of interest; None for other maps."""
         return None
 
     @property
     def ranked(self) -> "AbstractRankedMap | None":
-        """The map itself, if its points are sums of terms whose number may be changed."""
+        """The map itself if its points are sums of terms with a rank that can be changed."""
         return None
 
     @property
     @abc.abstractmethod
     def parameter_shapes(self) -> PyTree:
-        """Shapes of the parameters (a tuple, or a tuple of tuples); None if anything goes."""
+        """Shapes of the parameters (a tuple, or a tuple of tuples); None if any shape fits."""
 
     @abc.abstractmethod
     def __call__(self, x: Parameters) -> AbstractPoint:
-        """The point F(x), factored if it can be."""
+        """The point F(x), factored if possible."""
 
     @abc.abstractmethod
     def jvp(self, x: Parameters, dx: Parameters) -> PyTree:
-        """J dx, dense: the first-order change of the point."""
+        """J dx as a dense array: the first-order change of the point."""
 
     @abc.abstractmethod
     def vjp(self, x: Parameters, covector: AbstractCovector) -> Parameters:
@@ -110,27 +110,26 @@ class AbstractMap(eqx.Module):
     def precondition(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
-        """``(J'J + damping)^-1 J'V`` straight from the covector, with its projection norms.
+        """``(J'J + damping)^-1 J'V`` computed from the covector, with its projection norms.
 
-        This is accurate where `solve` on a gradient is not: rounding errors outside the range
-        of J' are never divided by the damping. Under ``jit``, norms that are not used cost
-        nothing.
+        This is more accurate than `solve` on the gradient: rounding errors outside the range of
+        J' are never divided by the damping. Under ``jit``, norms that are not used cost nothing.
         """
 
     @abc.abstractmethod
     def block_direction(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Parameters:
-        """``(B + damping)^-1 J'V``, B the block diagonal of J'J: one block for each factor.
+        """``(B + damping)^-1 J'V``, where B is the block diagonal of J'J, one block per factor.
 
-        For a symmetric map, whose factors are one array, B is what is left of J'J when only the
-        change of one factor at a time is seen: ``dX -> 2 dX X'X`` for ``X X'``.
+        For a symmetric map, whose factors are one array, B accounts for the change of one factor
+        at a time: ``dX -> 2 dX X'X`` for ``X X'``.
         """
 
     def precondition_blocks(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
-        """The direction of `block_direction` with the norms a step rule may want.
+        """The direction of `block_direction`, with the norms that step rules use.
 
         ``damped`` and ``projected`` are ``<J'V, direction>`` and ``|J direction|^2``.
         """
@@ -147,22 +146,22 @@ class AbstractMap(eqx.Module):
         return self.precondition(x, damping, covector).direction
 
     def term_sizes(self, x: Parameters) -> np.ndarray | None:
-        """How large the terms of a point are, largest first; None if it has no terms."""
+        """Sizes of the terms of a point, in descending order; None if it has no terms."""
         return None
 
     def terms(self, x: Parameters) -> "tuple[AbstractRankedMap, Parameters] | None":
-        """A map that makes the same point as a sum of terms, and its parameters, if there is one.
+        """The same point as a sum of terms: a ranked map and its parameters, or None.
 
-        A map that is composed of others asks those.
+        Composed maps delegate to the outer map.
         """
         return None
 
     def nearest(self, array: np.ndarray) -> Parameters | None:
-        """Parameters of the point nearest to an array; None if no formula is known."""
+        """Parameters of the point nearest to an array; None if there is no closed form."""
         return None
 
     def check_parameters(self, x: Any) -> None:
-        """Raise a sentence if x does not fit this map."""
+        """Raise an error if x does not fit this map."""
         expected = self.parameter_shapes
         if expected is None:
             return
@@ -193,10 +192,10 @@ def spectral_projections(damping: RealLike, *parts: tuple[Array, Array]) -> Proj
 
 
 def closed_form(direction: Parameters, projections: Projections) -> Preconditioned:
-    """A direction that took no inner iterations and cannot fail.
+    """A direction computed without inner iterations.
 
-    This is what `AbstractMap.precondition` returns for a map of one's own that has a formula for
-    its damped system.
+    Use it as the return value of `AbstractMap.precondition` in a map of your own that has a
+    closed form for its damped system.
 
     Parameters
     ----------

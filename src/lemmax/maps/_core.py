@@ -2,9 +2,9 @@
 
 With thin SVDs ``A_n = U_n R_n`` of the factors, a direction splits into ``U_n C_n`` and a part
 outside the range of U_n. The outside parts decouple by mode and have closed forms. The C_n solve
-the same problem for the small factors R_n, whose sizes depend on the rank alone. That core
-system is solved here: by Cholesky when it is small, by preconditioned conjugate gradients when
-the rank is large, by an SVD of the core Jacobian when there is no damping.
+the same problem for the small factors R_n, whose sizes depend only on the rank. This core system
+is solved by Cholesky if it is small, by preconditioned conjugate gradients if the rank is large,
+and by an SVD of the core Jacobian if there is no damping.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from ._base import Preconditioned, Projections
 
 
 class CoreSystem(NamedTuple):
-    """The damped normal equations of a small map, in whichever forms a solver may want."""
+    """The damped normal equations of a small map, in the forms that the solvers need."""
 
     gram: Callable[[Parameters], Parameters]
-    """J'J as an action."""
+    """J'J as a function."""
     matrix: Callable[[], Array]
-    """J'J as a matrix, made nonsingular along the gauge directions."""
+    """J'J as a matrix, with the gauge directions filled in so that it is nonsingular."""
     jacobian: Callable[[], Array]
     """J as a matrix."""
     block_inverse: Callable[[], Callable[[Parameters], Parameters]]
-    """The inverse of the damped block diagonal of J'J, as an action; made once, used often."""
+    """The inverse of the damped block diagonal of J'J as a function, built once."""
 
 
 class CoreSolution(NamedTuple):
@@ -44,12 +44,12 @@ class CoreSolution(NamedTuple):
 
 
 class DirectSolver(eqx.Module):
-    """Cholesky of the core matrix, or an SVD of the core Jacobian where that loses digits.
+    """Cholesky of the core matrix, or an SVD of the core Jacobian where Cholesky is inaccurate.
 
-    Cholesky is insensitive to badly scaled columns, and the gauge directions, along which J'J
-    is exactly singular, have been filled in. What remains are columns that nearly coincide in
-    every mode, or more of them than the core has room for: then J'J has further null directions,
-    rounding errors in them are divided by the damping, and a small pivot tells.
+    Cholesky is insensitive to badly scaled columns, and the gauge directions, along which J'J is
+    singular, are filled in. J'J has further null directions if columns nearly coincide in every
+    mode, or if there are more columns than the core has entries. Rounding errors along these
+    directions are divided by the damping. A small pivot detects this case.
     """
 
     def __call__(
@@ -90,10 +90,9 @@ class ConjugateGradients(eqx.Module):
     Parameters
     ----------
     tol : float, optional
-        Relative residual at which to stop; a small multiple of the dtype's precision if not
-        given.
+        Relative residual at which to stop. Default: a small multiple of the dtype's precision.
     max_steps : int
-        Most iterations per solve.
+        Maximum number of iterations per solve.
     """
 
     tol: float | None = None
@@ -123,14 +122,14 @@ def conjugate_gradients(
 ) -> CoreSolution:
     """Solve ``(gram + damping) c = g``; zero for a zero right-hand side.
 
-    Written out rather than taken from lineax. J'J is singular, and lineax's CG, which looks at
-    the true residual, walks on past what rounding allows: on over-parameterised CP it used all
-    of its 1000 iterations, or broke down, where these 40 lines stop after 40 to 80.
+    lineax's CG is not used because J'J is singular: it tests the true residual and continues
+    beyond the attainable accuracy. On over-parameterised CP it used all of its 1000 iterations,
+    or broke down, where this code stops after 40 to 80.
     """
     dtype = jnp.result_type(*jax.tree.leaves(g))
     tol = 100 * float(jnp.finfo(dtype).eps) if tol is None else tol
     precondition = (lambda r: r) if preconditioner is None else preconditioner
-    # A unit right-hand side keeps the inner products away from under- and overflow.
+    # A unit right-hand side prevents underflow and overflow in the inner products.
     size = tree_norm(g)
     safe = jnp.where(size > 0, size, 1)
     unit = jax.tree.map(lambda u: u / safe, g)
@@ -145,13 +144,13 @@ def conjugate_gradients(
         curved = curvature > 0
         length = jnp.where(curved, energy / jnp.where(curved, curvature, 1), 0)
         c = tree_move(c, -length, search)
-        # This recurrence falls below the attainable accuracy, so that the loop always ends; the
-        # true residual is looked at after it.
+        # The recursive residual falls below the attainable accuracy, so the loop always ends. The
+        # true residual is tested after the loop.
         residual = tree_move(residual, length, image)
         scaled = precondition(residual)
         new_energy = tree_dot(residual, scaled)
         search = tree_move(scaled, -new_energy / energy, search)
-        # What the preconditioner cannot see stays in the residual: its energy is watched too.
+        # The residual may have parts that the preconditioner maps to 0: test its energy, too.
         go_on = curved & (new_energy > least) & (tree_norm(residual) > tol)
         return count + 1, c, residual, search, new_energy, go_on
 
@@ -164,7 +163,7 @@ def conjugate_gradients(
         lambda state: state[-1] & (state[0] < max_steps), step, start
     )
     defect = tree_norm(jax.tree.map(jnp.subtract, damped_gram(solution), unit))
-    # An answer short of the tolerance is still a fine direction; one this far off is not.
+    # A direction that misses the tolerance is still usable; one with a residual this large is not.
     failed = (size > 0) & ~((defect < 0.1) & tree_all_finite(solution))
     solution = jax.tree.map(lambda c: jnp.where(size > 0, c * safe, 0), solution)
     return CoreSolution(solution, count, failed)
@@ -191,8 +190,8 @@ def iterated(
 def inverse_from_the_right(matrix: Array, damping: RealLike) -> Callable[[Array], Array]:
     """``c -> c (matrix + damping)^-1`` for a semidefinite matrix, as a preconditioner.
 
-    Decomposed once, and scaled to unit diagonal first, so that badly scaled columns do no harm.
-    Without damping it is a pseudo-inverse: an unused column makes no infinities.
+    The matrix is scaled to unit diagonal and decomposed once, so badly scaled columns do no harm.
+    Without damping it is a pseudo-inverse, so that unused columns give no infinities.
     """
     damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
     diagonal = jnp.diagonal(damped)
@@ -208,9 +207,9 @@ CoreSolver = DirectSolver | ConjugateGradients
 
 
 def choose_solver(system_order: int) -> CoreSolver:
-    """Pick by cost: Cholesky grows with the cube of the order, an iteration of CG does not.
+    """Choose by cost: Cholesky grows with the cube of the order, an iteration of CG does not.
 
-    They meet at orders of 200 to 300 (`benchmarks/core_solvers.py`): rank 9 for CP of order 3,
-    rank 15 for symmetric CP.
+    The break-even is at orders of 200 to 300 (`benchmarks/core_solvers.py`): rank 9 for CP of
+    order 3, rank 15 for symmetric CP.
     """
     return DirectSolver() if system_order <= 250 else ConjugateGradients()

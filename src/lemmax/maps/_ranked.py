@@ -1,4 +1,4 @@
-"""Points that are sums of terms: how many there are, how large they are, and fewer of them."""
+"""Maps whose points are sums of terms: rank, sizes of terms, truncation."""
 
 import abc
 
@@ -13,10 +13,10 @@ from ._base import AbstractMap
 
 
 class AbstractRankedMap(AbstractMap):
-    """A map whose points are sums of ``rank`` outer products, some perhaps superfluous.
+    """A map whose points are sums of ``rank`` outer products.
 
-    The rank is an upper bound on that of the truth. The parameters are the factors of the terms:
-    one array if the map is symmetric, a tuple with one for each mode if not.
+    The rank is an upper bound on the rank of the truth. The parameters are the factors of the
+    terms: one array if the map is symmetric, otherwise a tuple with one array per mode.
     """
 
     rank: eqx.AbstractVar[int]
@@ -28,7 +28,7 @@ class AbstractRankedMap(AbstractMap):
 
     @abc.abstractmethod
     def __call__(self, x: Parameters) -> KruskalPoint:
-        """The point, kept factored."""
+        """The point in factored form."""
 
     @abc.abstractmethod
     def with_rank(self, rank: int) -> "AbstractRankedMap":
@@ -41,17 +41,17 @@ class AbstractRankedMap(AbstractMap):
 
     @property
     def largest_rank(self) -> int:
-        """The least rank that makes all points of the map; of a tensor its own."""
+        """The smallest rank that reaches all points of the map; for a tensor, its own rank."""
         shape = self.shape
         assert shape is not None
         return min(self.rank, *shape) if len(shape) == 2 else self.rank
 
     def parameters(self, factors: tuple[np.ndarray, ...]) -> Parameters:
-        """Parameters from one factor for each mode."""
+        """Parameters from one factor per mode."""
         return factors[0] if self.symmetric else factors
 
     def term_sizes(self, x: Parameters) -> np.ndarray:
-        """Singular values, largest first; of a tensor the largest over its unfoldings."""
+        """Singular values in descending order; for a tensor, the largest over its unfoldings."""
         core = self._tucker(x).core
         values = np.zeros(max(core.shape))
         for mode in range(core.ndim):
@@ -61,10 +61,10 @@ class AbstractRankedMap(AbstractMap):
         return values
 
     def truncate(self, x: Parameters, rank: int, rng: np.random.Generator) -> Parameters:
-        """The leading terms in the first columns, the others zero.
+        """Keep the leading terms in the first columns and set the others to zero.
 
-        Where columns are zero the Jacobian sees less, not more: steps leave them zero. So a lower
-        rank needs no other map, for which everything would have to be compiled again.
+        Steps leave zero columns at zero, since the Jacobian vanishes there. So a lower rank needs
+        no other map, and nothing is compiled again.
         """
         tucker = self._tucker(x)
         if tucker.core.ndim == 2:
@@ -78,7 +78,7 @@ class AbstractRankedMap(AbstractMap):
         return self.parameters(tuple(np.pad(factor, missing) for factor in factors))
 
     def first_terms(self, x: Parameters, rank: int) -> "tuple[AbstractRankedMap, Parameters]":
-        """The map of that rank, and the first columns of the parameters."""
+        """The map of the given rank, and the first columns of the parameters."""
         return self.with_rank(rank), jax.tree.map(lambda factor: factor[:, :rank], x)
 
     def terms(self, x: Parameters) -> "tuple[AbstractRankedMap, Parameters]":

@@ -1,4 +1,4 @@
-"""A map of parameters that are themselves made of others: squares, fixed factors, shared ones."""
+"""Compositions F(g(x)): squared, fixed or shared parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +18,10 @@ from ._ranked import AbstractRankedMap
 
 
 class Squares(eqx.Module):
-    """Every parameter is squared, so that none is negative."""
+    """Square every parameter, for nonnegative factors."""
 
     def degree(self, outer: int) -> int:
-        """Of ``F(g(x))`` for a map F of that degree."""
+        """The degree of ``F(g(x))`` for a map F of degree ``outer``."""
         return 2 * outer
 
     def __call__(self, x: Parameters) -> Parameters:
@@ -30,21 +30,21 @@ class Squares(eqx.Module):
 
 
 class WithFixed(eqx.Module):
-    """Factors of which some are known.
+    """Combine known factors with free ones.
 
     Parameters
     ----------
     factors : tuple
-        One entry for each factor: the array, or None where the parameters supply it.
+        One item per factor: the array if it is known, None if it is a parameter.
     free : callable, optional
-        Applied to the parameters first; `Squares`, say.
+        Applied to the parameters first, for example `Squares`.
     """
 
     factors: tuple[AnyArray | None, ...]
     free: Callable[[Parameters], Parameters] | None = None
 
     def degree(self, outer: int) -> int | None:
-        """Of ``F(g(x))`` for a map F of that degree: it is linear in every factor."""
+        """The degree of ``F(g(x))`` for a multilinear map F of degree ``outer``."""
         if outer != len(self.factors):
             return None
         supplied = sum(factor is None for factor in self.factors)
@@ -63,22 +63,22 @@ class WithFixed(eqx.Module):
 class Composed(AbstractMap):
     """``F(g(x))`` for a map F with closed forms and a differentiable function g.
 
-    Products with the Jacobian go through those of F, so that nothing of the size of the points is
-    formed where F does not form it. The damped system is solved by conjugate gradients.
+    Products with the Jacobian use those of F, so no array of the size of the points is formed
+    unless F forms it. The damped system is solved by conjugate gradients.
 
     Parameters
     ----------
     outer : AbstractMap
         F, such as `LowRank` or `CP`.
     inner : callable
-        g: from the parameters to those of F. `Squares` and `WithFixed` are two; a function that
-        holds arrays should be an `equinox.Module`, whose arrays are arguments of what is compiled.
+        g, from x to the parameters of F, for example `Squares` or `WithFixed`. A function that
+        holds arrays should be an `equinox.Module`, so that they are not compiled as constants.
     parameter_shapes : optional
-        Of x; that of F's parameters for `Squares`, and unknown otherwise.
+        Shapes of x. Default: those of F's parameters for `Squares`, unknown otherwise.
     tol : float, optional
         Relative residual of the conjugate gradients.
     max_steps : int
-        Most iterations of them in one solve.
+        Maximum number of CG iterations per solve.
 
     Examples
     --------
@@ -117,26 +117,26 @@ class Composed(AbstractMap):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """That of F."""
+        """Shape of the points of F."""
         return self.outer.shape
 
     @property
     def symmetric(self) -> bool | None:
-        """That of F."""
+        """Whether the points of F are symmetric."""
         return self.outer.symmetric
 
     @property
     def degree(self) -> int | None:
-        """If g knows what it makes of that of F."""
+        """The degree of F(g(x)), if g defines it."""
         return None if self.outer.degree is None else _degree(self.inner, self.outer.degree)
 
     @property
     def parameter_shapes(self) -> PyTree:
-        """As given."""
+        """The shapes given at construction."""
         return self.shapes
 
     def terms(self, x: Parameters) -> tuple[AbstractRankedMap, Parameters] | None:
-        """Those of F."""
+        """The terms of F."""
         return self.outer.terms(self.inner(x))
 
     def __call__(self, x: Parameters) -> AbstractPoint:
@@ -144,7 +144,7 @@ class Composed(AbstractMap):
         return self.outer(self.inner(x))
 
     def jvp(self, x: Parameters, dx: Parameters) -> PyTree:
-        """Through g, then through F."""
+        """Forward through g, then through F."""
         return self.outer.jvp(*self.inner_jvp(x, dx))
 
     def inner_jvp(self, x: Parameters, dx: Parameters) -> tuple[Parameters, Parameters]:
@@ -175,7 +175,7 @@ class Composed(AbstractMap):
     def block_direction(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Parameters:
-        """Each array of the parameters is a block; the others are held fixed."""
+        """Block Jacobi direction: each array of the parameters is a block."""
         action = self._gram_action(x)
         leaves, structure = jax.tree.flatten(self.vjp(x, covector))
 
@@ -204,5 +204,5 @@ def _degree(inner: Any, outer: int) -> int | None:
 
 
 def _like(made: Parameters, cotangent: Parameters) -> Parameters:
-    """The same numbers in the structure that g gave its result."""
+    """The same numbers in the tree structure of g's result."""
     return jax.tree.unflatten(jax.tree.structure(made), jax.tree.leaves(cotangent))

@@ -50,8 +50,8 @@ class CP(AbstractRankedMap):
     Notes
     -----
     J has a gauge null space: scaling the columns of one factor up and those of another down
-    changes nothing. Directions never move along it; it is projected out explicitly, or rounding
-    errors in it would be divided by the damping.
+    changes nothing. It is projected out explicitly; otherwise rounding errors along it would be
+    divided by the damping.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class CP(AbstractRankedMap):
     def __init__(self, shape: Sequence[int], rank: int, solver: CoreSolver | None = None):
         if np.ndim(shape) != 1 or len(shape) < 3:
             raise ValueError(
-                "CP makes tensors of order 3 or more, as in CP((30, 20, 10), 3); got shape "
+                "CP needs a shape with three or more modes, as in CP((30, 20, 10), 3); got shape "
                 f"{shape}. Use LowRank for matrices."
             )
         check_positive(**{f"dimension {k}": d for k, d in enumerate(shape)}, rank=rank)
@@ -85,12 +85,12 @@ class CP(AbstractRankedMap):
 
     @property
     def symmetric(self) -> bool:
-        """Not in general."""
+        """False: not symmetric in general."""
         return False
 
     @property
     def degree(self) -> int:
-        """Linear in every factor."""
+        """The number of modes: F is linear in every factor."""
         return len(self.dims)
 
     @property
@@ -104,15 +104,15 @@ class CP(AbstractRankedMap):
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of tensors of this rank: those of the factors without changes of scale."""
+        """Number of entries of the factors minus the scales, which are not determined."""
         return min(self.rank * (sum(self.dims) - len(self.dims) + 1), math.prod(self.dims))
 
     def __call__(self, x: Factors) -> KruskalPoint:
-        """The tensor, kept factored."""
+        """The tensor in factored form."""
         return KruskalPoint(x)
 
     def jvp(self, x: Factors, dx: Factors) -> Array:
-        """Sum over modes, that mode's factor replaced by its change."""
+        """Sum over modes, with that mode's factor replaced by its change."""
         return jax.jvp(kruskal_to_dense, (x,), (dx,))[1]
 
     def vjp(self, x: Factors, covector: AbstractCovector) -> Factors:
@@ -120,13 +120,13 @@ class CP(AbstractRankedMap):
         return tuple(covector.mttkrp(x, mode) for mode in range(len(x)))
 
     def gram(self, x: Factors, dx: Factors) -> Factors:
-        """Products of small Gram matrices; the tensor is not formed."""
+        """By products of small Gram matrices; the tensor is not formed."""
         return _gram(x, dx)
 
     def solve(self, x: Factors, damping: RealLike, g: Factors) -> Factors:
         """Solve for any right-hand side through the core.
 
-        By an SVD of the core Jacobian, since g may have parts in the gauge null space.
+        This uses an SVD of the core Jacobian, since g may have parts in the gauge null space.
         """
         decompositions = [thin_svd(factor) for factor in x]
         bases = tuple(left for left, _, _ in decompositions)
@@ -162,7 +162,7 @@ class CP(AbstractRankedMap):
 
         outer, spectrum = [], []
         for mode, left in enumerate(bases):
-            # In rows: V contracted with the other bases; J J' acts on it through KR(others).
+            # Rows: V contracted with the other bases. J J' acts on them through KR(others).
             rows = outside(left, unfold(covector.contract(bases, mode), mode))
             p, t, right = thin_svd(khatri_rao(_others(small, mode)))
             coordinates = rows @ p
@@ -239,7 +239,7 @@ def _core_system(small: Factors, damping: RealLike) -> CoreSystem:
 
 
 def _gram_matrix(small: Factors, grams: Factors, reduced: Factors) -> Array:
-    """J'J entry by entry: blocks (n, m) indexed by (row of n, column), (row of m, column)."""
+    """J'J as a matrix: block (n, m) is indexed by (row of n, column), (row of m, column)."""
     rows = []
     for n, left in enumerate(small):
         row = []
@@ -259,8 +259,8 @@ def _gauge_fill(small: Factors, reduced: Factors) -> Array:
     """A positive multiple, column by column, of the projector onto the gauge directions.
 
     For column l these are the combinations of the unit vectors along a_1l, ..., a_Nl orthogonal
-    to (1/|a_1l|, ..., 1/|a_Nl|). The multiple matches the column's own diagonal in J'J, so that
-    badly scaled columns stay badly scaled, which Cholesky does not mind.
+    to (1/|a_1l|, ..., 1/|a_Nl|). The multiple matches the column's diagonal in J'J, so that badly
+    scaled columns keep their scale; Cholesky is insensitive to it.
     """
     rank = small[0].shape[1]
     eye = jnp.eye(rank, dtype=small[0].dtype)
@@ -282,7 +282,7 @@ def _gauge_fill(small: Factors, reduced: Factors) -> Array:
 
 
 def _without_gauge(small: Factors, core: Factors) -> Factors:
-    """Remove what lies along the gauge directions: <c_nl, a_nl> must not depend on n."""
+    """Remove the component along the gauge directions: <c_nl, a_nl> must not depend on n."""
     along = [jnp.sum(c * r, axis=0) for c, r in zip(core, small, strict=True)]
     sizes = [jnp.sum(r**2, axis=0) for r in small]
     slopes = jnp.stack([divide_or_zero(q, w) for q, w in zip(along, sizes, strict=True)])

@@ -1,4 +1,4 @@
-"""A user's own smooth map, by automatic differentiation."""
+"""A user's own smooth map, with derivatives by automatic differentiation."""
 
 from collections.abc import Callable
 
@@ -26,15 +26,15 @@ class FromFunction(AbstractMap):
     Parameters
     ----------
     function : callable
-        ``function(x)`` returns what is compared with the data.
+        ``function(x)`` returns the model's values, to be compared with the data.
     dense_limit : int
-        Up to this many entries the Jacobian is formed and decomposed, which is exact also
-        without damping. Beyond, the damped system is solved by conjugate gradients on Jacobian
-        products.
+        Jacobians with at most this many entries are formed and decomposed, which is exact even
+        without damping. For larger ones the damped system is solved by conjugate gradients on
+        Jacobian products.
     tol : float, optional
         Relative residual of the conjugate gradients.
     max_steps : int
-        Most iterations of the conjugate gradients in one solve.
+        Maximum number of CG iterations per solve.
 
     Examples
     --------
@@ -64,12 +64,12 @@ class FromFunction(AbstractMap):
 
     @property
     def shape(self) -> None:
-        """Known only when the function is evaluated."""
+        """None: only known after an evaluation."""
         return
 
     @property
     def parameter_shapes(self) -> None:
-        """Whatever the function takes."""
+        """None: depends on the function."""
         return
 
     def __call__(self, x: Parameters) -> DensePoint:
@@ -89,7 +89,7 @@ class FromFunction(AbstractMap):
         return self._gram_action(x)(dx)
 
     def solve(self, x: Parameters, damping: RealLike, g: Parameters) -> Parameters:
-        """Through the SVD of the Jacobian, or by conjugate gradients when it is large."""
+        """By an SVD of the Jacobian, or by conjugate gradients if it is large."""
         if not self._forms_jacobian(x):
             return self._conjugate_gradients(x, damping, g).solution
         flat, unravel = ravel_pytree(g)
@@ -99,7 +99,7 @@ class FromFunction(AbstractMap):
     def block_direction(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Parameters:
-        """Each array of the parameters is a block; the others are held fixed."""
+        """Block Jacobi direction: each array of the parameters is a block."""
         leaves, structure = jax.tree.flatten(x)
 
         def block(k: int) -> Parameters:
@@ -114,7 +114,7 @@ class FromFunction(AbstractMap):
     def precondition(
         self, x: Parameters, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
-        """Through the SVD of the Jacobian, or by conjugate gradients when it is large."""
+        """By an SVD of the Jacobian, or by conjugate gradients if it is large."""
         if self._forms_jacobian(x):
             left, s, right = thin_svd(self._jacobian(x))
             coordinates = left.T @ ravel_pytree(covector.dense())[0]
@@ -143,7 +143,7 @@ class FromFunction(AbstractMap):
         return rows * columns <= self.dense_limit
 
     def _jacobian(self, x: Parameters) -> Array:
-        """The Jacobian as a matrix, by whichever mode of differentiation has less to do."""
+        """The Jacobian as a matrix, by the cheaper mode of differentiation."""
         flat, unravel = ravel_pytree(x)
         rows, columns = self._sizes(x)
         differentiate = jax.jacfwd if columns <= rows else jax.jacrev

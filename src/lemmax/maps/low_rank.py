@@ -19,14 +19,14 @@ Factors = tuple[AnyArray, AnyArray]
 
 
 class LowRank(AbstractRankedMap):
-    """``F(X, Y) = X Y'``; the rank may exceed that of the truth.
+    """Matrices ``F(X, Y) = X Y'`` of bounded rank.
 
     Parameters
     ----------
     shape : tuple of two ints
         Shape of the matrix.
     rank : int
-        Number of columns of both factors: an upper bound on the rank.
+        Number of columns of both factors: an upper bound on the rank of the matrix.
 
     Notes
     -----
@@ -50,8 +50,7 @@ class LowRank(AbstractRankedMap):
     def __init__(self, shape: Sequence[int], rank: int):
         if np.shape(shape) != (2,):
             raise ValueError(
-                "LowRank makes matrices, so shape has two entries, as in LowRank((30, 20), 3); got "
-                f"{shape}."
+                f"LowRank needs a shape with two entries, as in LowRank((30, 20), 3); got {shape}."
             )
         check_positive(rows=shape[0], columns=shape[1], rank=rank)
         self.dims = (as_whole(shape[0]), as_whole(shape[1]))
@@ -64,12 +63,12 @@ class LowRank(AbstractRankedMap):
 
     @property
     def symmetric(self) -> bool:
-        """Not in general."""
+        """False: not symmetric in general."""
         return False
 
     @property
     def degree(self) -> int:
-        """``X Y'`` is bilinear."""
+        """2: bilinear."""
         return 2
 
     @property
@@ -83,12 +82,12 @@ class LowRank(AbstractRankedMap):
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of matrices of this rank: those of both factors without changes of basis."""
+        """The dimension of the set of matrices of this rank, ``r (d1 + d2 - r)``."""
         rank = self.largest_rank
         return rank * (sum(self.dims) - rank)
 
     def __call__(self, x: Factors) -> KruskalPoint:
-        """The matrix, kept factored."""
+        """The matrix in factored form."""
         return KruskalPoint(x)
 
     def jvp(self, x: Factors, dx: Factors) -> Array:
@@ -108,7 +107,7 @@ class LowRank(AbstractRankedMap):
         )
 
     def solve(self, x: Factors, damping: RealLike, g: Factors) -> Factors:
-        """Closed form for any right-hand side: 2 x 2 systems for each pair of singular vectors."""
+        """Closed form for any right-hand side: a 2 x 2 system per pair of singular vectors."""
         (ux, a, qx), (uy, b, qy) = thin_svd(x[0]), thin_svd(x[1])
         rotated_x, rotated_y = g[0] @ qy.T, g[1] @ qx.T
         block_x, block_y = ux.T @ rotated_x, (uy.T @ rotated_y).T
@@ -127,7 +126,7 @@ class LowRank(AbstractRankedMap):
         def assemble(basis, solved, rotated, s, right, full):
             scale = jnp.broadcast_to(s[None, :] ** 2 + damping, rotated.shape)
             beyond = divide_or_zero(outside(basis, rotated), scale)
-            unseen = outside_rows(right, full)  # not empty if rank exceeds a dimension
+            unseen = outside_rows(right, full)  # nonzero if the rank exceeds a dimension
             return (basis @ solved + beyond) @ right + divide_or_zero(
                 unseen, jnp.full_like(unseen, damping)
             )
@@ -147,7 +146,7 @@ class LowRank(AbstractRankedMap):
     def precondition(
         self, x: Factors, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
-        """Closed form; two products of the covector with thin matrices, then O((d1+d2) rank^2)."""
+        """Closed form: two products of the covector with thin matrices, plus O((d1+d2) rank^2)."""
         (ux, a, qx), (uy, b, qy) = thin_svd(x[0]), thin_svd(x[1])
         across_rows = covector.contract((ux, uy), 0)  # V U_y
         across_columns = covector.contract((ux, uy), 1).T  # V' U_x
@@ -159,7 +158,7 @@ class LowRank(AbstractRankedMap):
         dy = uy @ (a[:, None] * weighted).T
         dy = dy + beyond_y * divide_or_zero(a, a**2 + damping)[None, :]
 
-        # Squares of the coordinates of V along the eigenvectors of J J'.
+        # Squared coordinates of V along the eigenvectors of J J'.
         projections = spectral_projections(
             damping,
             (pairs, block**2),

@@ -14,21 +14,21 @@ from ._ranked import AbstractRankedMap
 
 
 class PSD(AbstractRankedMap):
-    """``F(X) = X X'`` (Burer-Monteiro); the rank may exceed that of the truth, and ``dim``.
+    """Positive semidefinite matrices ``F(X) = X X'`` (Burer-Monteiro factorisation).
 
     Parameters
     ----------
     dim : int
         Number of rows of the matrix.
     rank : int
-        Number of columns of X: an upper bound on the rank.
+        Number of columns of X: an upper bound on the rank. It may exceed ``dim``.
 
     Notes
     -----
     With the thin SVD ``X = U diag(s) Q'``, the operator ``J J'`` on symmetric matrices has the
     eigenvectors ``u_i u_j' + u_j u_i'`` with eigenvalues ``2 (s_i^2 + s_j^2)``, where ``s_j = 0``
-    for u_j outside the range of X. All closed forms below read off that fact. They use the SVD
-    of X and never ``X'X``, whose small eigenvalues have lost their digits.
+    for u_j outside the range of X. The closed forms below follow from this. They use the SVD of X
+    and not ``X'X``, whose small eigenvalues have lost their digits.
 
     Examples
     --------
@@ -53,12 +53,12 @@ class PSD(AbstractRankedMap):
 
     @property
     def symmetric(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     @property
     def degree(self) -> int:
-        """``X X'`` is quadratic."""
+        """2: quadratic."""
         return 2
 
     @property
@@ -72,12 +72,12 @@ class PSD(AbstractRankedMap):
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of symmetric matrices of this rank: those of X without rotations of its columns."""
+        """The dimension of the set of PSD matrices of this rank."""
         rank = self.largest_rank
         return self.dim * rank - rank * (rank - 1) // 2
 
     def __call__(self, x: Float[AnyArray, "dim rank"]) -> KruskalPoint:
-        """The matrix, kept factored."""
+        """The matrix in factored form."""
         return KruskalPoint((x, x))
 
     def jvp(self, x: AnyArray, dx: AnyArray) -> Array:
@@ -114,7 +114,7 @@ class PSD(AbstractRankedMap):
         beyond = divide_or_zero(
             beyond, jnp.broadcast_to(2 * s[None, :] ** 2 + damping, beyond.shape)
         )
-        unseen = outside_rows(right, g)  # not empty if rank > dim
+        unseen = outside_rows(right, g)  # nonzero if rank > dim
         return (left @ solved + beyond) @ right + divide_or_zero(
             unseen, jnp.full_like(unseen, damping)
         )
@@ -128,7 +128,7 @@ class PSD(AbstractRankedMap):
     def precondition(
         self, x: AnyArray, damping: RealLike, covector: AbstractCovector
     ) -> Preconditioned:
-        """Closed form; one product of the covector with a thin matrix, then O(dim rank^2)."""
+        """Closed form: one product of the covector with a thin matrix, plus O(dim rank^2)."""
         left, s, right = thin_svd(x)
         product = covector.contract_all_but_one(left)  # (V + V') U
         block, beyond = left.T @ product, outside(left, product)
@@ -136,7 +136,7 @@ class PSD(AbstractRankedMap):
         direction = left @ (block * divide_or_zero(s[None, :], pairs + damping))
         direction = direction + beyond * divide_or_zero(s, singles + damping)[None, :]
 
-        # Squares of the coordinates of sym(V) along the eigenvectors of J J'.
+        # Squared coordinates of sym(V) along the eigenvectors of J J'.
         projections = spectral_projections(
             damping, (pairs, block**2 / 4), (singles, jnp.sum(beyond**2, axis=0) / 2)
         )

@@ -13,7 +13,7 @@ from ._base import AbstractMap, Preconditioned, closed_form, spectral_projection
 
 
 class Square(AbstractMap):
-    """``F(x) = x * x``: any nonnegative vector, the Jacobian vanishing where it is 0.
+    """Nonnegative vectors ``F(x) = x * x``; the Jacobian vanishes where x is 0.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Square(AbstractMap):
 
     @property
     def degree(self) -> int:
-        """Squares."""
+        """2: quadratic."""
         return 2
 
     @property
@@ -49,11 +49,11 @@ class Square(AbstractMap):
         return (self.dim,)
 
     def term_sizes(self, x: AnyArray) -> np.ndarray:
-        """The entries of the vector, largest first."""
+        """The entries of the vector in descending order."""
         return np.sort(np.asarray(x, np.float64) ** 2)[::-1]
 
     def nearest(self, array: np.ndarray) -> np.ndarray:
-        """Roots of the nonnegative part."""
+        """Square roots of the nonnegative part."""
         return np.sqrt(np.maximum(array, 0))
 
     def __call__(self, x: Float[AnyArray, " dim"]) -> DensePoint:
@@ -77,7 +77,7 @@ class Square(AbstractMap):
         return divide_or_zero(g, 4 * x * x + damping)
 
     def block_direction(self, x: AnyArray, damping: RealLike, covector: AbstractCovector) -> Array:
-        """There is one block: all of J'J."""
+        """The damped direction: J'J is a single block."""
         return divide_or_zero(2 * x * covector.dense(), 4 * x * x + damping)
 
     def precondition(

@@ -59,8 +59,7 @@ class SymmetricCP(AbstractRankedMap):
         check_positive(dim=dim, rank=rank, order=order)
         if order < 3:
             raise ValueError(
-                f"SymmetricCP makes tensors of order 3 or more; got order {order}. Use PSD for "
-                "matrices."
+                f"SymmetricCP needs an order of 3 or more; got order {order}. Use PSD for matrices."
             )
         self.dim, self.rank, self.order = as_whole(dim), as_whole(rank), as_whole(order)
         self.solver = solver
@@ -72,12 +71,12 @@ class SymmetricCP(AbstractRankedMap):
 
     @property
     def symmetric(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     @property
     def degree(self) -> int:
-        """The powers of the columns."""
+        """The number of modes."""
         return self.order
 
     @property
@@ -91,11 +90,11 @@ class SymmetricCP(AbstractRankedMap):
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of symmetric tensors of this rank."""
+        """Number of entries of X."""
         return min(self.dim * self.rank, math.comb(self.dim + self.order - 1, self.order))
 
     def __call__(self, x: AnyArray) -> KruskalPoint:
-        """The tensor, kept factored."""
+        """The tensor in factored form."""
         return KruskalPoint((x,) * self.order)
 
     def jvp(self, x: AnyArray, dx: AnyArray) -> Array:
@@ -107,7 +106,7 @@ class SymmetricCP(AbstractRankedMap):
         return covector.mttkrp_in_every_mode(x)
 
     def gram(self, x: AnyArray, dx: AnyArray) -> Array:
-        """Powers of the small Gram matrix; the tensor is not formed."""
+        """By powers of the small Gram matrix; the tensor is not formed."""
         n, gram = self.order, x.T @ x
         cross = (dx.T @ x) * gram ** (n - 2)
         return n * dx @ gram ** (n - 1) + n * (n - 1) * x @ cross
@@ -123,7 +122,7 @@ class SymmetricCP(AbstractRankedMap):
         return left @ core.reshape(small.shape) + outer
 
     def block_direction(self, x: AnyArray, damping: RealLike, covector: AbstractCovector) -> Array:
-        """The gradient divided by ``order * (X'X)^(order - 1) + damping``, powers entrywise."""
+        """The gradient times ``(order * (X'X)^(order - 1) + damping)^-1``, powers entrywise."""
         left, s, _ = thin_svd(x)
         p, t, powers = thin_svd(khatri_rao((coordinates_in(left, s, x),) * (self.order - 1)))
         weights = divide_or_zero(t, self.order * t**2 + damping)

@@ -1,4 +1,4 @@
-"""How to move: methods by name, and the parts they are assembled from."""
+"""Methods by name, and the parts they are assembled from."""
 
 from . import damping as damping
 from . import jacobians as jacobians

@@ -1,4 +1,4 @@
-"""What every method offers."""
+"""The interface of methods."""
 
 import abc
 import math
@@ -12,59 +12,58 @@ from ..problem import Composite, Evaluation
 from .scope import Scope
 
 PASSES_OF_AN_EVALUATION = 2
-"""The measurements are read once forward and once by the adjoint."""
+"""Passes over the measurements per evaluation: one forward, one adjoint."""
 
 
 class Move(eqx.Module):
-    """One step of a method, and what it took."""
+    """One step of a method, and its cost."""
 
     x: Parameters
-    """Where it leads."""
+    """The new iterate."""
     length: RealScalar
     damping: RealScalar
     iterations: Int[Array, ""]
     """Inner iterations of a linear or convex solver."""
     failed: Bool[Array, ""]
-    """Whether that solver gave up; x is then not to be trusted."""
+    """Whether the inner solver failed; x is then unreliable."""
     extra_passes: Int[Array, ""]
-    """Passes over the measurements beyond those of the evaluation it began with."""
+    """Passes over the measurements, not counting those of the evaluation."""
     offset: RealLike = math.inf
-    """How far the best point is from being stationary, between 0 and 1, if the method knows: the
-    cosine between the residual and what the parameters can change of it. 0 where rounding errors
-    hide the difference."""
+    """Distance of the best point from stationarity, between 0 and 1, if the method measures it: the
+    cosine between the residual and the range of the Jacobian. 0 if it is below rounding errors."""
 
 
 class AbstractMethod(eqx.Module):
-    """How to move. The loop, the trace and the stopping rules are elsewhere."""
+    """Computes steps. The loop, the trace and the stopping rules are in `lemmax.solve`."""
 
     @property
     @abc.abstractmethod
     def target(self) -> RealLike | None:
-        """The value to reach, if the method knows one."""
+        """The minimum of the objective, if known."""
 
     @property
     @abc.abstractmethod
     def scope(self) -> Scope:
-        """The problems it is for."""
+        """The problems that the method accepts."""
 
     @property
     def tries(self) -> bool:
-        """Whether its iterates are trials that it may reject.
+        """Whether its iterates are trial points that it may reject.
 
-        The best of them is judged then: a trial may be as bad as it likes, also not finite. The run
-        ends where the method says that the best point is stationary, or where it no longer moves.
+        If so, the stopping rules test the best point, and trial points may have any value, even a
+        nonfinite one. The run ends when the method reports a stationary point, or does not move.
         """
         return False
 
     @property
     def on_host(self) -> bool:
-        """Whether its steps are computed by Python, so that the loop cannot be compiled."""
+        """Whether steps are computed in Python, so that the loop cannot be compiled."""
         return False
 
     @abc.abstractmethod
     def init(self, problem: Composite, x0: Parameters) -> Any:
-        """The method's own state before the first step."""
+        """The state of the method before the first step."""
 
     @abc.abstractmethod
     def step(self, problem: Composite, evaluation: Evaluation, state: Any) -> tuple[Move, Any]:
-        """Move once from the evaluated point."""
+        """One step from the evaluated point."""

@@ -1,4 +1,4 @@
-"""What is observed of a problem, and how it changes with the parameters."""
+"""The residual and the Jacobian in the coordinates of the observations."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from ..problem import Composite, Evaluation
 
 
 def observed_residual(problem: Composite, evaluation: Evaluation) -> Array:
-    """The residual in the coordinates of the observations, also where it has others of its own."""
+    """The residual in the coordinates of the observations, even if it is stored in others."""
     if isinstance(problem.data, AbstractPoint):
         return problem.operator.measure(evaluation.point) - problem.data.dense()
     return evaluation.residual
@@ -20,7 +20,7 @@ def observed_residual(problem: Composite, evaluation: Evaluation) -> Array:
 def measured_jacobian(problem: Composite, x: Parameters) -> Array:
     """Derivative of the observations with respect to the parameters, as a matrix.
 
-    All parameters at once, so that the measurements are read a single time.
+    All columns are computed together, so the measurements are read once.
     """
     flat, unravel = ravel_pytree(x)
 

@@ -1,4 +1,4 @@
-"""Sentences for the numbers a method is given."""
+"""Checks of the numbers that a method takes."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from .._checks import check_real
 
 
 def check_finite(**values: Any) -> None:
-    """Raise a sentence unless every value is a finite number; traced values pass."""
+    """Raise an error unless every value is a finite number; traced values pass."""
     for name, value in values.items():
         check_real(-math.inf, **{name: value})
         if isinstance(value, (list, tuple, dict)):
@@ -19,18 +19,18 @@ def check_finite(**values: Any) -> None:
 
 
 def check_sizes(**sizes: Any) -> None:
-    """Raise a sentence unless every size is a finite number above 0."""
+    """Raise an error unless every size is finite and positive."""
     check_finite(**sizes)
     check_real(0, open_low=True, **sizes)
 
 
 def check_dampings(**values: Any) -> None:
-    """Raise a sentence unless every value is a finite number, 0 or above."""
+    """Raise an error unless every value is finite and nonnegative."""
     check_finite(**values)
     check_real(0, **values)
 
 
 def check_target(target: Any) -> None:
-    """Raise a sentence unless the target is a finite number, or None where none is known."""
+    """Raise an error unless the target is a finite number or None."""
     if target is not None:
         check_finite(target=target)

@@ -16,18 +16,18 @@ from .steps import AbstractStepRule
 
 
 class PreconditionedSubgradient(AbstractMethod):
-    """``x - length * (J'J + damping)^-1 J'v``, assembled from three parts.
+    """A preconditioned subgradient method, ``x <- x - length * (J'J + damping)^-1 J'v``.
 
     Parameters
     ----------
     preconditioner : AbstractPreconditioner
-        What the subgradient is multiplied by.
+        Applied to the subgradient.
     damping_rule : AbstractDampingRule
-        How much damping.
+        Computes the damping.
     step_rule : AbstractStepRule
-        How far to go.
+        Computes the step length.
     scope : Scope
-        The problems it is for; any if not given.
+        The problems that the method accepts. Default: all.
     """
 
     preconditioner: AbstractPreconditioner
@@ -54,8 +54,8 @@ class PreconditionedSubgradient(AbstractMethod):
         )
         if damping_rule.needs_gap and not step_rule.tells_gap:
             raise ValueError(
-                f"damping.{type(damping_rule).__name__} follows the gap to a target value, "
-                f"but steps.{type(step_rule).__name__} knows no target. Use "
+                f"damping.{type(damping_rule).__name__} needs the gap to a target value, "
+                f"but steps.{type(step_rule).__name__} has no target. Use "
                 "damping.Geometric with it, or steps.Polyak or steps.BulkPolyak."
             )
         self.preconditioner = preconditioner
@@ -65,22 +65,22 @@ class PreconditionedSubgradient(AbstractMethod):
 
     @property
     def target(self) -> RealLike | None:
-        """The step rule's."""
+        """The target of the step rule."""
         return self.step_rule.known_target
 
     @property
     def scope(self) -> Scope:
-        """The problems it is for."""
+        """The problems that the method accepts."""
         return self.covers
 
     def init(self, problem: Composite, x0: Parameters) -> Int[Array, ""]:
-        """The number of steps taken."""
+        """The step counter."""
         return jnp.zeros((), jnp.int32)
 
     def step(
         self, problem: Composite, evaluation: Evaluation, state: Int[Array, ""]
     ) -> tuple[Move, Int[Array, ""]]:
-        """Damping, then direction, then length."""
+        """Compute the damping, the direction, and the step length."""
         gap = self.step_rule.gap(evaluation, problem.loss)
         damping = self.damping_rule.damping(gap.size, problem.loss, state)
         found = self.preconditioner.apply(problem, evaluation, damping)

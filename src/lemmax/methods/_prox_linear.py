@@ -1,4 +1,4 @@
-"""The prox-linear method: few passes over the data, a convex problem in each step."""
+"""The prox-linear method: a convex subproblem in each step, few passes over the data."""
 
 import math
 from collections.abc import Callable
@@ -21,47 +21,46 @@ from ._measured import measured_jacobian, observed_residual
 from ._numbers import check_dampings, check_sizes, check_target
 from .scope import SCOPES, Scope
 
-# The linearisation is taken to be no better than this times |D| / |x|, relative to the decrease.
+# Lower bound of the estimated relative error of the linearisation, as a multiple of |D| / |x|.
 _LEAST_CURVATURE = 10.0
 
 
 class Promise(NamedTuple):
-    """What the last step was to bring, to be compared with what it brought."""
+    """Predictions for the last step, to be compared with its outcome."""
 
     start: RealScalar
-    """The value the run began with; infinite before that."""
+    """The value before the last step; infinite at the start."""
     value: RealScalar
-    """The value of the linearised model at the newest point."""
+    """The value of the linearised model at the new point."""
     decrease: RealScalar
-    """How far that is below the value before."""
+    """The predicted decrease."""
     relative: RealScalar
     """Length of the step relative to x."""
 
 
 class ProxLinear(AbstractMethod):
-    """Minimise the loss of the linearised residual, exactly enough.
+    """The prox-linear method.
 
-    ``x + D`` where D minimises ``loss(r + B D) + proximal / 2 * |D|^2``, r the residual and B the
-    measured Jacobian: what the operator makes of J. B is formed in one pass over the
-    measurements (a matrix-matrix product), so the number of parameters must allow a matrix of
-    observations x parameters. The convex problem is solved by ADMM with a single
-    factorisation, for any loss with a prox, to the accuracy of the linearisation.
+    The step D minimises ``loss(r + B D) + proximal / 2 * |D|^2``, where r is the residual and B
+    the measured Jacobian (the operator applied to J). B is formed in one pass over the
+    measurements, so a matrix of observations x parameters must fit in memory. The convex problem
+    is solved by ADMM with a single factorisation, for any loss with a prox, to the accuracy of
+    the linearisation.
 
-    Close to a sharp solution at the exact rank the error squares with every step. Where the model
-    promises no decrease beyond rounding errors, x stays where it is, which ends the run.
+    Near a sharp solution at the exact rank, convergence is quadratic. If the model predicts no
+    decrease beyond rounding errors, x does not move, which ends the run.
 
     Parameters
     ----------
     known_target : float, optional
         The minimum of the objective, for the stopping test.
     proximal : float
-        Weight of the proximal term, times the value: it vanishes at a solution with value 0.
+        Weight of the proximal term, times the objective value; it vanishes with the value.
     inner_tol : float
-        The loosest relative accuracy asked of ADMM. The linearisation itself is accurate to a
-        multiple of ``|D| / |x|``, measured at the step before; so much is asked, and not more, as
-        soon as it is less than this.
+        Upper bound of the relative accuracy of ADMM. The linearisation is accurate to a multiple
+        of ``|D| / |x|``, estimated at the previous step; this accuracy is used if it is smaller.
     inner_steps : int
-        Most iterations of ADMM in one step.
+        Maximum number of ADMM iterations per step.
     """
 
     known_target: RealLike | None = None
@@ -77,16 +76,16 @@ class ProxLinear(AbstractMethod):
 
     @property
     def target(self) -> RealLike | None:
-        """As given."""
+        """The target, if given."""
         return self.known_target
 
     @property
     def scope(self) -> Scope:
-        """Any problem small enough for B."""
+        """Any problem."""
         return SCOPES["prox_linear"]
 
     def init(self, problem: Composite, x0: Parameters) -> Promise:
-        """Nothing is promised yet, except that B fits into the memory."""
+        """Check that B fits in memory."""
         residual = jax.eval_shape(lambda x: observed_residual(problem, problem.evaluate(x)), x0)
         parameters = sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(x0))
         require_memory(
@@ -101,7 +100,7 @@ class ProxLinear(AbstractMethod):
     def step(
         self, problem: Composite, evaluation: Evaluation, state: Promise
     ) -> tuple[Move, Promise]:
-        """Form B, solve for D, move by it."""
+        """Form B, solve for D, and move by it."""
         matrix = measured_jacobian(problem, evaluation.x)
         residual = observed_residual(problem, evaluation)
         return self.move(problem, evaluation.x, matrix, residual, state)
@@ -109,7 +108,7 @@ class ProxLinear(AbstractMethod):
     def move(
         self, problem: Composite, x: Parameters, matrix: Array, residual: Array, state: Promise
     ) -> tuple[Move, Promise]:
-        """Solve for D and move by it, B and the residual being known."""
+        """Solve for D and move by it, given B and the residual."""
         value = problem.loss.value(residual)
         start = jnp.where(jnp.isinf(state.start), value, state.start)
         flat, unravel = ravel_pytree(x)
@@ -123,7 +122,7 @@ class ProxLinear(AbstractMethod):
             return jnp.clip(curvature * length / size, 10 * eps, self.inner_tol)
 
         _, rounding = problem.value_scales(x)
-        rounding = rounding / 8  # a generous estimate to stop at, but not one to aim at
+        rounding = rounding / 8  # the estimate is generous: right for stopping, too loose as a goal
         change, count = linearised_step(
             problem.loss, matrix, residual, shape, weight, accuracy, self.inner_steps, rounding
         )
@@ -143,10 +142,10 @@ class ProxLinear(AbstractMethod):
 
 
 def _curvature(promise: Promise, value: RealScalar) -> RealScalar:
-    """By how much the last linearisation was wrong, relative to the decrease and ``|D| / |x|``.
+    """Error of the last linearisation, relative to the decrease and to ``|D| / |x|``.
 
-    Over-parameterised, that is large: the superfluous columns of X are small, and D is not small
-    beside them.
+    It is large if the rank is over-parameterised: the superfluous columns of X are small, and D
+    is not small compared to them.
     """
     expected = promise.decrease * promise.relative
     known = jnp.isfinite(expected) & (expected > 0)
@@ -166,10 +165,10 @@ def linearised_step(
 ) -> tuple[Array, Int[Array, ""]]:
     """Minimise ``loss(residual + matrix D) + weight / 2 |D|^2`` over D by ADMM.
 
-    ``accuracy(|D|)`` is the relative accuracy to reach; values up to ``rounding`` are as good as 0.
-    The split is ``w = residual + matrix D``. The penalty adapts so that both residuals of the
-    method fall together. One SVD serves them all: with it D is known by its coordinates, and an
-    iteration reads the left singular vectors twice and nothing else of that size.
+    ``accuracy(|D|)`` is the relative accuracy to reach; values up to ``rounding`` count as 0. The
+    splitting is ``w = residual + matrix D``. The penalty is adapted to balance the primal and the
+    dual residual. D is represented in the right singular vectors, so a single SVD serves all
+    penalties, and an iteration reads the left singular vectors twice.
     """
     left, s, right = thin_svd(matrix)
     eps = jnp.finfo(residual.dtype).eps
@@ -188,8 +187,8 @@ def linearised_step(
 
     def step(state: Any) -> Any:
         count, _, w, dual, (w_along, dual_along), penalty, _ = state
-        # D: ridge regression of w - residual - dual on the columns of the matrix. Directions that
-        # no measurement sees (rotations of X, say) have s = 0 and are left alone.
+        # D: ridge regression of w - residual - dual on the columns of the matrix. Directions with
+        # s = 0, which no measurement depends on (such as rotations of X), do not move.
         wanted = s * (w_along - residual_along - dual_along)
         along = jnp.where(s > 0, wanted / (s**2 + weight / penalty), 0)
         image = residual + left @ (s * along)
@@ -203,11 +202,11 @@ def linearised_step(
         model = value(image)
         decrease = jnp.maximum(start_value - model, 0)
         tol = accuracy(jnp.linalg.norm(along))
-        # A decrease cannot be told more exactly than the values it is the difference of.
+        # A decrease is not known more accurately than the values it is the difference of.
         certain = jnp.maximum(tol * decrease, 10 * eps * start_value)
         close = (primal <= tol * scale) & (drift * scale <= certain)
         done = close | (primal <= 100 * eps * size) | (model <= rounding)
-        # Balance the two residuals, seldom, so that the method settles between changes.
+        # Balance the two residuals, but rarely, so that ADMM converges between changes.
         lopsided = primal * decrease / jnp.maximum(drift * scale**2, jnp.finfo(residual.dtype).tiny)
         change_now = (count % 20 == 19) & (count < max_steps // 2)
         factor = jnp.where(lopsided > 10, 2.0, jnp.where(lopsided < 0.1, 0.5, 1.0))
@@ -215,8 +214,8 @@ def linearised_step(
         projected = new_along, dual_along / factor
         return count + 1, along, new_w, dual / factor, projected, penalty * factor, ~done
 
-    # At this penalty the prox moves an entry by about the size of most residuals. Not of their
-    # mean: a few gross errors would make the penalty smaller by orders of magnitude.
+    # With this penalty the prox moves an entry by about the median residual. The mean would not do:
+    # a few outliers would make the penalty smaller by orders of magnitude.
     slopes = jnp.ravel(loss.subgradient(residual.reshape(shape)))
     slope = jnp.linalg.norm(slopes) / residual.size**0.5
     typical = jnp.median(jnp.abs(residual))

@@ -1,4 +1,4 @@
-"""SuperPolyak: a bundle of subgradients makes Polyak's method superlinear."""
+"""SuperPolyak: Polyak's method with superlinear bundle steps."""
 
 from typing import NamedTuple
 
@@ -18,11 +18,11 @@ from .scope import SCOPES, Scope
 
 
 class Bundle(NamedTuple):
-    """Linear equations ``f(y_j) + <v_j, y - y_j> = target``, solved with least distance to x."""
+    """Linear equations ``f(y_j) + <v_j, y - y_j> = target``, with the solution nearest to x."""
 
     used: Int[Array, ""]
     basis: Array
-    """Orthonormal rows spanning the subgradients; zero rows beyond `used`."""
+    """Orthonormal rows that span the subgradients; zero beyond `used`."""
     weights: Array
     """The newest point is ``x - basis' weights``."""
     y: Array
@@ -34,23 +34,23 @@ class Bundle(NamedTuple):
 
 
 class SuperPolyak(AbstractMethod):
-    """Bundle steps where they pay, Polyak steps where they do not (Charisopoulos and Davis).
+    """SuperPolyak (Charisopoulos and Davis): bundle steps, with Polyak steps as fallback.
 
-    A bundle step linearises the objective at x, goes to the nearest point where the
-    linearisation meets the target, linearises there too, goes to the nearest point that meets
-    both, and so on. Near a sharp minimum the last points are far closer than x. If none of them
-    has half of the gap, a Polyak step is taken instead, and the next bundle is tried only after
-    twice as many of those as the time before.
+    A bundle step linearises the objective at x and goes to the nearest point where the
+    linearisation equals the target. It linearises there, goes to the nearest point that satisfies
+    both equations, and so on. Near a sharp minimum the last points are much closer to it than x.
+    If none of them halves the gap, a Polyak step is taken instead, and the number of Polyak steps
+    before the next bundle is doubled.
 
     Parameters
     ----------
     known_target : float
-        The minimum of the objective, which must be known.
+        The minimum of the objective.
     bundle_size : int
-        Most subgradients in a bundle; each takes two passes over the measurements. About the
-        number of parameters is needed for superlinear steps, and no more than that are taken.
+        Maximum number of subgradients in a bundle, at most the number of parameters. Superlinear
+        steps need about as many. Each takes two passes over the measurements.
     enough : float
-        A bundle ends as soon as the gap has fallen by this factor.
+        A bundle ends when the gap has fallen by this factor.
     """
 
     known_target: RealLike = 0.0
@@ -64,21 +64,21 @@ class SuperPolyak(AbstractMethod):
 
     @property
     def target(self) -> RealLike:
-        """As given."""
+        """The target."""
         return self.known_target
 
     @property
     def scope(self) -> Scope:
-        """Any map; the loss is sharp."""
+        """Sharp losses, any map."""
         return SCOPES["super_polyak"]
 
     def init(self, problem: Composite, x0: Parameters) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """Polyak steps still to take before the next bundle, and how many it will be next time."""
+        """Polyak steps before the next bundle, and before the one after it."""
         parameters = ravel_pytree(x0)[0]
         require_memory(
             (min(self.bundle_size, parameters.size), parameters.size),
             parameters.dtype.itemsize,
-            "super_polyak keeps its bundle of subgradients: an array",
+            "super_polyak stores its bundle of subgradients: an array",
             "Use a bundle_size of at most {rows}, or lmm.",
         )
         return jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32)
@@ -89,7 +89,7 @@ class SuperPolyak(AbstractMethod):
         evaluation: Evaluation,
         state: tuple[Int[Array, ""], Int[Array, ""]],
     ) -> tuple[Move, tuple[Int[Array, ""], Int[Array, ""]]]:
-        """A bundle step if it is time for one and it pays, else a Polyak step."""
+        """A bundle step if one is due and succeeds, otherwise a Polyak step."""
         waiting, patience = state
         x, unravel = ravel_pytree(evaluation.x)
         gradient = ravel_pytree(evaluation.gradient)[0]
@@ -117,7 +117,7 @@ class SuperPolyak(AbstractMethod):
 
         def extend(bundle: Bundle) -> Bundle:
             v = bundle.gradient
-            # Gram-Schmidt, twice; the new equation fixes one more weight.
+            # Gram-Schmidt, twice. The new equation determines one more weight.
             shares = bundle.basis @ v
             rest = v - bundle.basis.T @ shares
             rest = rest - bundle.basis.T @ (bundle.basis @ rest)

@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt steps in a trust region: trials, accepted or rejected."""
+"""Levenberg-Marquardt steps in a trust region, with trial points that may be rejected."""
 
 import math
 from typing import Any, NamedTuple
@@ -19,33 +19,33 @@ from ._numbers import check_sizes, check_target
 from .jacobians import AbstractJacobian, Linearised, chosen_jacobian, usable
 from .scope import SCOPES, Scope
 
-# Moré's constants, which every implementation uses: a step is taken if it brings this much of the
-# predicted decrease; the trust region shrinks below and grows above these.
+# Moré's constants: a step is accepted if it achieves this share of the predicted decrease; below
+# and above the other two, the trust region shrinks or grows.
 _ACCEPTED, _POOR, _GOOD = 1e-4, 0.25, 0.75
-# So many steps in a row that leave more than this of offset and value bring nothing any more, if
-# the offset is within so many times what rounding errors hide.
+# Stop after this many steps in a row that leave more than this share of both offset and value, if
+# the offset is within this multiple of its rounding error.
 _PATIENCE, _SLOW, _NEAR = 4, 0.95, 1e3
 
 
 class Accepted(NamedTuple):
-    """The last point that was accepted, and what was expected of the trial from there."""
+    """The last accepted point, and the predictions for the trial point."""
 
     x: Array
     value: RealScalar
-    """Infinite before there is one."""
+    """Infinite before the first point is accepted."""
     gradient: Array
     vector: Array
     root: Array
     top: RealScalar
-    """The largest weight, by which all were divided."""
+    """The largest weight; all weights are divided by it."""
     free: Array
     norms: Array
-    """The largest norm that each column of the Jacobian has had."""
+    """The largest norm of each Jacobian column so far."""
     kept: Any
     radius: RealScalar
     offset: RealScalar
     blur: RealScalar
-    """Part of the residual that is rounding errors."""
+    """Relative size of the rounding errors in the residual."""
     stale: Int[Array, ""]
     predicted: RealScalar
     length: RealScalar
@@ -53,7 +53,7 @@ class Accepted(NamedTuple):
 
 
 class TrustRegion(AbstractMethod):
-    """See `trust_region`."""
+    """The trust-region method; see `trust_region`."""
 
     jacobian: AbstractJacobian | None = None
     bounds: tuple[PyTree, PyTree] | None = None
@@ -62,7 +62,7 @@ class TrustRegion(AbstractMethod):
 
     def __check_init__(self):
         if self.jacobian is not None:
-            what = "one of lm.jacobians, or None, which chooses"
+            what = "one of lm.jacobians, or None for an automatic choice"
             check_kind("jacobian", self.jacobian, AbstractJacobian, what)
         if self.bounds is not None and (
             not isinstance(self.bounds, tuple) or len(self.bounds) != 2
@@ -73,26 +73,26 @@ class TrustRegion(AbstractMethod):
 
     @property
     def target(self) -> RealLike | None:
-        """As given."""
+        """The target, if given."""
         return self.known_target
 
     @property
     def scope(self) -> Scope:
-        """Losses with weights of residuals."""
+        """Losses with reweighting weights."""
         return SCOPES["trust_region"]
 
     @property
     def tries(self) -> bool:
-        """Its iterates are trials."""
+        """True: iterates are trial points."""
         return True
 
     @property
     def on_host(self) -> bool:
-        """If its linear algebra is."""
+        """Whether the Jacobian's linear algebra runs in Python."""
         return self.jacobian is not None and self.jacobian.on_host
 
     def init(self, problem: Composite, x0: Parameters) -> Accepted:
-        """No point has been accepted."""
+        """No point is accepted yet."""
         flat, _ = ravel_pytree(x0)
         residual = jax.eval_shape(lambda x: observed_residual(problem, problem.evaluate(x)), x0)
         low, high = self._box(x0)
@@ -122,7 +122,7 @@ class TrustRegion(AbstractMethod):
     def step(
         self, problem: Composite, evaluation: Evaluation, state: Accepted
     ) -> tuple[Move, Accepted]:
-        """Accept the trial or not, and make the next one."""
+        """Accept or reject the trial point, and compute the next one."""
         before, first = state, jnp.isinf(state.value)
         finite = jnp.isfinite(evaluation.value) & tree_all_finite(evaluation.gradient)
         ratio, tiny = _gain_ratio(state, evaluation, finite)
@@ -153,14 +153,14 @@ class TrustRegion(AbstractMethod):
             decrease = jacobian.decrease(at, norms, kept, change)
         offset = jnp.where(whole > 0, step.part / jnp.where(whole > 0, whole, 1), 0)
         offset = jnp.where(taken, offset, state.offset)
-        # Of exact data the offset stays, and the value falls.
+        # For exact data the offset stays constant while the value falls.
         level = (offset > _SLOW * before.offset) & (state.value > _SLOW * before.value)
         slow = jnp.where(taken, level, tiny)
         stale = jnp.where(slow, state.stale + 1, jnp.where(taken, 0, state.stale))
         hidden = 8 * state.blur
         vanished = (offset <= hidden) | ((stale >= _PATIENCE) & (offset <= _NEAR * hidden))
         eps = jnp.finfo(offset.dtype).eps
-        # No step that changes x is short enough: standing still ends the run.
+        # Every step this short leaves x unchanged. Not moving ends the run.
         stuck = ~taken & (radius <= eps * jnp.maximum(size, eps * whole))
         trial = jnp.where(stuck, ravel_pytree(evaluation.x)[0], trial)
         move = Move(
@@ -190,7 +190,7 @@ class TrustRegion(AbstractMethod):
         state: Accepted,
         taken: Bool[Array, ""],
     ) -> Accepted:
-        """The new point if it is accepted, else the one before."""
+        """The state of the trial point if it is accepted, otherwise the previous state."""
         residual = jnp.ravel(observed_residual(problem, evaluation))
         flat, _ = ravel_pytree(evaluation.x)
         slope, _ = ravel_pytree(evaluation.gradient)
@@ -229,10 +229,10 @@ class TrustRegion(AbstractMethod):
 def _gain_ratio(
     state: Accepted, trial: Evaluation, finite: Bool[Array, ""]
 ) -> tuple[RealScalar, Bool[Array, ""]]:
-    """What the trial brought, divided by what was predicted; and whether that was tiny."""
+    """Ratio of actual to predicted decrease, and whether both are below rounding errors."""
     gained = jnp.where(finite, state.value - jnp.where(finite, trial.value, 0), -jnp.inf)
     predicted, noise = state.predicted, 16 * state.blur * state.value
-    # A decrease below rounding errors cannot be measured, but the slope still tells.
+    # A decrease below rounding errors cannot be measured; use the gradient instead.
     tiny = finite & (predicted > 0) & (predicted <= noise) & (jnp.abs(gained) <= 4 * noise)
     scale = state.free / usable(state.norms)
     flatter = jnp.linalg.norm(scale * ravel_pytree(trial.gradient)[0]) < jnp.linalg.norm(

@@ -1,4 +1,4 @@
-"""Methods that move one factor after the other."""
+"""Methods that update one factor after the other."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ Factors = tuple[Array, Array]
 
 
 class Alternating(AbstractMethod):
-    """Two half steps, each undamped in its own block, the second from a fresh gradient.
+    """Two half steps, each preconditioned by its own block without damping.
 
-    ``X <- X - size * V Y (Y'Y)^+``, then V anew, then ``Y <- Y - size * V'X (X'X)^+``. A step
-    reads the measurements four times.
+    ``X <- X - size * V Y (Y'Y)^+``, a new evaluation of V, then ``Y <- Y - size * V'X (X'X)^+``.
+    A step reads the measurements four times.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Alternating(AbstractMethod):
     known_target : float, optional
         The minimum of the objective, for the stopping test.
     covers : Scope
-        The problems it is for.
+        The problems that the method accepts.
     """
 
     size: RealLike
@@ -39,19 +39,19 @@ class Alternating(AbstractMethod):
 
     @property
     def target(self) -> RealLike | None:
-        """As given."""
+        """The target, if given."""
         return self.known_target
 
     @property
     def scope(self) -> Scope:
-        """As given."""
+        """The problems that the method accepts."""
         return self.covers
 
     def init(self, problem: Composite, x0: Factors) -> None:
-        """Nothing is remembered."""
+        """No state."""
 
     def step(self, problem: Composite, evaluation: Evaluation, state: None) -> tuple[Move, None]:
-        """First X, then Y."""
+        """Update X, then Y."""
         x, y = evaluation.x
         value = evaluation.value
         size = jnp.asarray(self.size, value.dtype)

@@ -1,4 +1,4 @@
-"""The methods by name, each an assembly of the same parts."""
+"""The main methods by name."""
 
 from jaxtyping import PyTree
 
@@ -22,12 +22,12 @@ def lmm(
     Parameters
     ----------
     step : AbstractStepRule, optional
-        Polyak steps to target 0 if not given (the paper's Configuration 1).
+        Default: Polyak steps with target 0 (the paper's Configuration 1).
     damping : AbstractDampingRule, optional
-        `SuitedToLoss` if not given.
+        Default: `SuitedToLoss`.
     preconditioner : AbstractPreconditioner, optional
-        `preconditioners.Damped`, the map's own solver, if not given. `preconditioners.TruncatedCG`
-        is the paper's inexact one.
+        Default: `preconditioners.Damped`, the map's exact solver. `preconditioners.TruncatedCG` is
+        the inexact solver of the paper.
 
     Returns
     -------
@@ -51,15 +51,15 @@ def lmm(
 
 
 def gauss_newton(step: AbstractStepRule | None = None) -> PreconditionedSubgradient:
-    """Gauss-Newton subgradient method (Davis and Jiang): no damping.
+    """Gauss-Newton subgradient method (Davis and Jiang), without damping.
 
-    It needs a map whose Jacobian has constant rank near the solution. Over-parameterised maps
-    do not: there a step can be arbitrarily long, and the run often has to come back from far away.
+    It needs a map whose Jacobian has constant rank near the solution. For over-parameterised maps
+    this fails: steps can be arbitrarily long.
 
     Parameters
     ----------
     step : AbstractStepRule, optional
-        Polyak steps to target 0 if not given.
+        Default: Polyak steps with target 0.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def gauss_newton(step: AbstractStepRule | None = None) -> PreconditionedSubgradi
 def polyak_subgradient(target: RealLike = 0.0, scale: RealLike = 1.0) -> PreconditionedSubgradient:
     """Subgradient method with Polyak's step; gradient descent if the loss is smooth.
 
-    Its speed depends on the conditioning of the map, and it is sublinear when the map is
+    The rate depends on the condition number of the map, and is sublinear if the map is
     over-parameterised.
 
     Parameters
@@ -105,7 +105,7 @@ def subgradient(step: AbstractStepRule) -> PreconditionedSubgradient:
     Parameters
     ----------
     step : AbstractStepRule
-        For data with outliers: ``steps.Geometric``.
+        The step rule; ``steps.Geometric`` for data with outliers.
 
     Returns
     -------
@@ -126,29 +126,29 @@ def trust_region(
     reach: RealLike = 1.0,
     target: RealLike | None = None,
 ) -> TrustRegion:
-    """Levenberg-Marquardt steps in a trust region (Moré 1978), for smooth losses.
+    """Levenberg-Marquardt method with a trust region (Moré 1978), for smooth losses.
 
-    ``x + D`` where D minimises the linearised problem among steps of bounded length, in parameters
-    that are scaled by the largest norm that their column of the Jacobian has had: nothing depends
-    on their units. Other losses than squares are reweighted, residual by residual. An iterate is a
-    trial: it is accepted if it brings some of the predicted decrease, and the next is closer if
-    not, or if its value is not finite. A rejected trial costs one evaluation.
+    The step D minimises the linearised problem over steps of bounded length. Parameters are scaled
+    by the largest norm so far of their Jacobian column, so that results do not depend on units.
+    Losses other than squares are reweighted, residual by residual. Each iterate is a trial point:
+    it is accepted if it achieves a share of the predicted decrease. If it does not, or if its
+    value is not finite, the next trial is closer. A rejected trial costs one evaluation.
 
-    The run ends with `STATIONARY` where the cosine between the residual and all that the parameters
-    can change of it (Bates and Watts' offset) is no more than the ``tol`` of `lemmax.solve`, or
-    than rounding errors allow. The predicted decrease, relative to the value, is then its square.
+    The run ends with `STATIONARY` when the cosine between the residual and the range of the
+    Jacobian (Bates and Watts' offset) is at most ``tol`` of `lemmax.solve`, or below rounding
+    errors. The predicted relative decrease is the square of this cosine.
 
     Parameters
     ----------
     jacobian : AbstractJacobian, optional
-        One of ``lm.jacobians``. If not given, ``Dense()`` where the matrix takes at most 30 MB,
-        else ``Products()``.
+        One of ``lm.jacobians``. Default: ``Dense()`` if the matrix takes at most 30 MB, otherwise
+        ``Products()``.
     bounds : pair of pytrees, optional
-        ``(low, high)``, both like the parameters; infinite where there is none.
+        ``(low, high)``, both structured like the parameters; infinite where there is no bound.
     reach : float
         Radius of the first trust region, relative to the scaled norm of the start.
     target : float, optional
-        The minimum of the objective, for the stopping test alone.
+        The minimum of the objective, used only for stopping.
 
     Returns
     -------

@@ -14,23 +14,23 @@ from ._numbers import check_dampings
 
 
 class AbstractDampingRule(eqx.Module):
-    """Gives the damping from the gap (value - target), the loss and the step's number."""
+    """Computes the damping from the gap (value - target), the loss and the step number."""
 
     needs_gap: eqx.AbstractClassVar[bool]
-    """Whether the rule works only together with a step rule that knows a target value."""
+    """Whether the rule needs a step rule with a target value."""
 
     @abc.abstractmethod
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """A nonnegative number."""
+        """The damping, nonnegative."""
 
 
 class ProportionalToGap(AbstractDampingRule):
-    """``factor * (value - target)``: proportional to the error for a sharp loss.
+    """``factor * (value - target)``, proportional to the error for a sharp loss.
 
     Parameters
     ----------
     factor : float
-        1e-3 works throughout the paper's experiments; its text uses 1e-5 for matrices.
+        1e-3 works in all experiments of the paper; its text uses 1e-5 for matrices.
 
     Examples
     --------
@@ -45,17 +45,17 @@ class ProportionalToGap(AbstractDampingRule):
         check_dampings(factor=self.factor)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """Follow the gap."""
+        """``factor * gap``."""
         return jnp.asarray(self.factor * gap)
 
 
 class ProportionalToRootGap(AbstractDampingRule):
-    """``factor * sqrt(value - target)``: proportional to the error for a squared loss.
+    """``factor * sqrt(value - target)``, proportional to the error for a squared loss.
 
     Parameters
     ----------
     factor : float
-        2.5e-3 is the paper's.
+        The paper uses 2.5e-3.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class ProportionalToRootGap(AbstractDampingRule):
         check_dampings(factor=self.factor)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """Follow the root of the gap."""
+        """``factor * sqrt(gap)``."""
         return jnp.asarray(self.factor * jnp.sqrt(gap))
 
 
@@ -86,20 +86,20 @@ class SuitedToLoss(AbstractDampingRule):
     needs_gap: ClassVar[bool] = True
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """Let the loss choose."""
+        """The damping of the rule that suits the loss."""
         rule = ProportionalToRootGap() if loss.quadratic else ProportionalToGap()
         return rule.damping(gap, loss, step)
 
 
 class Geometric(AbstractDampingRule):
-    """``initial * decay**k``: for step rules that know no target.
+    """``initial * decay**k``, for step rules without a target.
 
     Parameters
     ----------
     initial : float
         Damping of the first step.
     decay : float
-        Between 0 and 1; usually that of the step rule.
+        In (0, 1); usually the decay of the step rule.
 
     Examples
     --------
@@ -116,17 +116,18 @@ class Geometric(AbstractDampingRule):
         check_real(0, 1, decay=self.decay, open_low=True)
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """Follow the schedule."""
+        """``initial * decay**step``."""
         return jnp.asarray(self.initial * self.decay ** step.astype(gap.dtype), gap.dtype)
 
 
 class Fixed(AbstractDampingRule):
-    """Always the same damping.
+    """Constant damping.
 
     Parameters
     ----------
     size : float
-        The damping. With a superfluous rank the error slows down, or stops, near it.
+        The damping. If the map is over-parameterised, convergence slows down or stops when the
+        error is of this size.
 
     Examples
     --------
@@ -146,7 +147,7 @@ class Fixed(AbstractDampingRule):
 
 
 class NoDamping(AbstractDampingRule):
-    """Zero: the pseudo-inverse, which makes the method Gauss-Newton.
+    """No damping: the pseudo-inverse, which makes the method Gauss-Newton.
 
     Examples
     --------

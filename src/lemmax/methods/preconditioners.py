@@ -1,4 +1,4 @@
-"""Preconditioners: what the subgradient is multiplied by."""
+"""Preconditioners, applied to the subgradient."""
 
 import abc
 
@@ -14,13 +14,13 @@ from ..problem import Composite, Evaluation
 
 
 class AbstractPreconditioner(eqx.Module):
-    """Turns an evaluation into a direction."""
+    """Computes a direction from an evaluation."""
 
     @abc.abstractmethod
     def apply(
         self, problem: Composite, evaluation: Evaluation, damping: RealScalar
     ) -> Preconditioned:
-        """The direction, with the norms a step rule may want."""
+        """The direction, with the norms that step rules use."""
 
 
 class Damped(AbstractPreconditioner):
@@ -29,23 +29,24 @@ class Damped(AbstractPreconditioner):
     def apply(
         self, problem: Composite, evaluation: Evaluation, damping: RealScalar
     ) -> Preconditioned:
-        """Ask the map, which knows the closed form."""
+        """Use the map's closed form."""
         return problem.map.precondition(evaluation.x, damping, evaluation.covector)
 
 
 class TruncatedCG(AbstractPreconditioner):
-    """``(J'J + damping)^-1`` by a number of conjugate-gradient iterations from zero.
+    """``(J'J + damping)^-1`` by a fixed number of conjugate-gradient iterations from zero.
 
     This is the solver of the appendix of Díaz, Jiang and Labassi, on the map's `gram`. The
     direction minimises ``<d, (J'J + damping) d> / 2 - <g, d>`` over the Krylov space of the
-    subgradient g. One iteration is a multiple of g: with Polyak steps, LMM is then the subgradient
-    method. `Damped`, the default of `lemmax.methods.lmm`, is exact, and takes about as long as ten
-    iterations where the map has a closed form.
+    subgradient g. One iteration gives a multiple of g: with Polyak steps, LMM then is the
+    subgradient method. `Damped`, the default of `lemmax.methods.lmm`, is exact, and takes about as
+    long as ten iterations if the map has a closed form.
 
     Parameters
     ----------
     iterations : int
-        Most iterations in a step. Fewer are taken once the residual is at rounding errors.
+        Maximum number of iterations per step. It stops earlier if the residual is at rounding
+        level.
 
     Examples
     --------
@@ -63,7 +64,7 @@ class TruncatedCG(AbstractPreconditioner):
     def apply(
         self, problem: Composite, evaluation: Evaluation, damping: RealScalar
     ) -> Preconditioned:
-        """Iterate; ``projections.range`` is the map's own, and costs nothing if not used."""
+        """Iterate. ``projections.range`` is the map's own and costs nothing if unused."""
         x, gradient = evaluation.x, evaluation.gradient
 
         def gram(change):
@@ -77,30 +78,30 @@ class TruncatedCG(AbstractPreconditioner):
             damped=tree_dot(gradient, direction),
             projected=tree_dot(direction, gram(direction)),
         )
-        # A large residual is what was asked for, not a failure.
+        # A large residual is expected here, and no failure.
         failed = ~tree_all_finite(direction)
         return Preconditioned(direction, projections, answer.iterations, failed)
 
 
 class DampedBlocks(AbstractPreconditioner):
-    """``(B + damping)^-1``, B the block diagonal of J'J: the scaled gradient methods.
+    """``(B + damping)^-1`` with the block diagonal B of J'J: the scaled gradient methods.
 
-    It is cheaper than `Damped` by a little, and treats the factors as if they did not interact.
+    It is slightly cheaper than `Damped`, and neglects the interaction of the factors.
     """
 
     def apply(
         self, problem: Composite, evaluation: Evaluation, damping: RealScalar
     ) -> Preconditioned:
-        """Ask the map."""
+        """Use the map's closed form."""
         return problem.map.precondition_blocks(evaluation.x, damping, evaluation.covector)
 
 
 class Unpreconditioned(AbstractPreconditioner):
-    """The identity: the plain subgradient method."""
+    """The identity: the subgradient method."""
 
     def apply(
         self, problem: Composite, evaluation: Evaluation, damping: RealScalar
     ) -> Preconditioned:
-        """The subgradient itself; all denominators are its squared norm."""
+        """The subgradient; all projection norms are its squared norm."""
         square = tree_dot(evaluation.gradient, evaluation.gradient)
         return closed_form(evaluation.gradient, Projections(square, square, square))

@@ -1,4 +1,4 @@
-"""The methods LMM is compared with, each an assembly of the same parts.
+"""The methods that LMM is compared with.
 
 The scaled methods are LMM with J'J replaced by its block diagonal: ``2 X'X`` for ``X X'``, and
 ``Y'Y`` and ``X'X`` for ``X Y'``.
@@ -21,15 +21,19 @@ from .wrappers import Rebalanced, RestartedPolyak
 def scaled_gd(size: RealLike = 0.5, target: RealLike = 0.0) -> PreconditionedSubgradient:
     """ScaledGD (Tong, Ma and Chi): no damping, constant step.
 
-    Linear at a rate free of the condition number at the exact rank. When over-parameterised,
-    ``X'X`` becomes singular.
+    At the exact rank it converges linearly, at a rate independent of the condition number. If
+    over-parameterised, ``X'X`` becomes singular.
 
     Parameters
     ----------
     size : float
-        Step; one half is its authors'.
+        Step size; the authors use one half.
     target : float
-        The minimum of the objective, for the stopping test alone.
+        The minimum of the objective, used only for stopping.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     Examples
     --------
@@ -46,17 +50,21 @@ def scaled_gd_damped(
 ) -> PreconditionedSubgradient:
     """ScaledGD(λ) (Xu, Shen, Chi and Ma): constant damping, constant step.
 
-    Made for `PSD`; its use on `LowRank` is the extension in the LMM paper's experiments. When
-    over-parameterised it slows down as soon as the error is as small as the damping.
+    Designed for `PSD`; the LMM paper's experiments extend it to `LowRank`. If over-parameterised,
+    it slows down when the error reaches the size of the damping.
 
     Parameters
     ----------
     damping : float
-        Added to the blocks of J'J, so ``X'X + damping / 2`` for `PSD`.
+        Added to the blocks of J'J, which gives ``X'X + damping / 2`` for `PSD`.
     size : float
-        Step.
+        Step size.
     target : float
-        The minimum of the objective, for the stopping test alone.
+        The minimum of the objective, used only for stopping.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     Examples
     --------
@@ -77,11 +85,15 @@ def prec_gd(
     Parameters
     ----------
     factor : float
-        Multiplies the root of the gap.
+        Multiplies the square root of the gap.
     size : float
-        Step.
+        Step size.
     target : float
-        The minimum of the objective, which the damping follows.
+        The minimum of the objective, used for the damping.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     Examples
     --------
@@ -103,11 +115,15 @@ def prec_gd_asymmetric(
     Parameters
     ----------
     factor : float
-        Multiplies the root of the gap.
+        Multiplies the square root of the gap.
     size : float
-        Step.
+        Step size.
     target : float
-        The minimum of the objective, which the damping follows.
+        The minimum of the objective, used for the damping.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     Examples
     --------
@@ -125,7 +141,11 @@ def scaled_subgradient(step: AbstractStepRule | None = None) -> PreconditionedSu
     Parameters
     ----------
     step : AbstractStepRule, optional
-        Polyak steps to target 0 if not given; `NormalisedGeometric` for data with outliers.
+        Default: Polyak steps with target 0. Use `NormalisedGeometric` for data with outliers.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     Examples
     --------
@@ -142,18 +162,22 @@ def opsa(
 ) -> PreconditionedSubgradient:
     """OPSA (Giampouras, Cai and Vidal): the scaled subgradient method with constant damping.
 
-    When over-parameterised the error levels off at a multiple of the damping.
+    If over-parameterised, the error stagnates at a multiple of the damping.
 
     Parameters
     ----------
     damping : float
-        Its authors use 2 for singular values between 1 and κ; the LMM paper 1e-8.
+        The authors use 2 for singular values between 1 and κ, the LMM paper uses 1e-8.
     step : AbstractStepRule, optional
-        Polyak steps to target 0 if not given.
+        Default: Polyak steps with target 0.
+
+    Returns
+    -------
+    PreconditionedSubgradient
 
     See Also
     --------
-    rebalanced : the LMM paper's variant is ``rebalanced(opsa())``.
+    rebalanced : ``rebalanced(opsa())`` is the variant in the LMM paper.
 
     Examples
     --------
@@ -167,12 +191,16 @@ def opsa(
 
 
 def rebalanced(method: AbstractMethod) -> Rebalanced:
-    """Any method on `LowRank`, its factors given equal singular values after every step.
+    """A method on `LowRank` whose factors get equal singular values after every step.
 
     Parameters
     ----------
     method : AbstractMethod
-        What moves.
+        The method to wrap.
+
+    Returns
+    -------
+    Rebalanced
 
     Examples
     --------
@@ -190,9 +218,13 @@ def apgd(size: RealLike = 0.5, target: RealLike = 0.0) -> Alternating:
     Parameters
     ----------
     size : float
-        Step of both half steps.
+        Size of both half steps.
     target : float
-        The minimum of the objective, for the stopping test alone.
+        The minimum of the objective, used only for stopping.
+
+    Returns
+    -------
+    Alternating
 
     Examples
     --------
@@ -205,14 +237,18 @@ def apgd(size: RealLike = 0.5, target: RealLike = 0.0) -> Alternating:
 def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Alternating:
     """Approximated Gauss-Newton (Jia and co-authors): alternating least-squares corrections.
 
-    Symmetric problems only through the asymmetric parameterisation.
+    Symmetric problems need the asymmetric parameterisation.
 
     Parameters
     ----------
     size : float
-        Step of both half steps, at most 2 / (1 + δ) by its theory; their code uses one half.
+        Size of both half steps, at most 2 / (1 + δ) by theory; the authors' code uses one half.
     target : float
-        The minimum of the objective, for the stopping test alone.
+        The minimum of the objective, used only for stopping.
+
+    Returns
+    -------
+    Alternating
 
     Examples
     --------
@@ -223,17 +259,21 @@ def approximate_gauss_newton(size: RealLike = 1.0, target: RealLike = 0.0) -> Al
 
 
 def prox_linear(target: RealLike | None = None) -> ProxLinear:
-    """Prox-linear method: the loss of the linearised residual, minimised in every step.
+    """Prox-linear method: minimise the loss of the linearised residual in every step.
 
-    Three passes over the measurements a step, and few steps: at the exact rank the error squares.
-    The cost is a matrix of observations x parameters and its SVD in every step, so it is for small
-    models; one that does not fit is refused with a MemoryError.
+    A step takes three passes over the measurements, and few steps are needed: at the exact rank
+    convergence is quadratic. Each step forms a matrix of observations x parameters and its SVD, so
+    it suits small models. A MemoryError is raised if the matrix does not fit.
 
     Parameters
     ----------
     target : float, optional
-        The minimum of the objective, for the stopping test alone. Without it the run ends where the
-        linearised model promises no further decrease.
+        The minimum of the objective, used only for stopping. Without it the run ends when the
+        linearised model predicts no further decrease.
+
+    Returns
+    -------
+    ProxLinear
 
     Examples
     --------
@@ -251,8 +291,12 @@ def super_polyak(target: RealLike = 0.0, bundle_size: int = 200) -> SuperPolyak:
     target : float
         The minimum of the objective.
     bundle_size : int
-        Most subgradients in a bundle; each takes two passes over the measurements. No more than
-        there are parameters are taken.
+        Maximum number of subgradients in a bundle, at most the number of parameters. Each takes
+        two passes over the measurements.
+
+    Returns
+    -------
+    SuperPolyak
 
     Examples
     --------
@@ -265,16 +309,20 @@ def super_polyak(target: RealLike = 0.0, bundle_size: int = 200) -> SuperPolyak:
 def restarted(
     method: PreconditionedSubgradient, lower_bound: RealLike = 0.0, stage_steps: int = 20
 ) -> RestartedPolyak:
-    """A method with Polyak steps, when the minimum is unknown: the target is guessed.
+    """A method with Polyak steps for an unknown minimum, which is estimated in stages.
 
     Parameters
     ----------
     method : PreconditionedSubgradient
-        ``gauss_newton()`` in Davis and Jiang's paper; any with Polyak steps will do.
+        Any method with Polyak steps; ``gauss_newton()`` in Davis and Jiang's paper.
     lower_bound : float
-        A number the objective cannot fall below.
+        A lower bound of the objective.
     stage_steps : int
-        Steps after which a guess that was not approached is given up; at least 2.
+        Number of steps after which an unsuccessful estimate is corrected; at least 2.
+
+    Returns
+    -------
+    RestartedPolyak
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a method is for; a problem outside of that is refused with a sentence."""
+"""The problems that a method accepts; others are refused with an explanation."""
 
 from typing import Literal, NamedTuple
 
@@ -7,25 +7,25 @@ from ..problem import Composite
 
 
 class Scope(NamedTuple):
-    """The maps and losses a method's theory covers.
+    """The maps and losses that a method's theory covers.
 
-    A problem outside is refused, because such a run says nothing about the method. Whether the
-    rank is over-estimated cannot be checked: nobody knows the rank of the truth.
+    Other problems are refused, because a run there says nothing about the method. Whether the
+    rank is over-estimated cannot be checked, since the rank of the truth is unknown.
     """
 
     name: str = "This method"
     maps: tuple[type[AbstractMap], ...] = ()
-    """The maps it is for; empty for any."""
+    """The accepted maps; empty for any map."""
     losses: Literal["any", "smooth", "sharp", "reweightable"] = "any"
-    """Smooth ones grow like a square, as `SquaredL2` and `Huber` do; sharp ones do not. Smooth ones
-    and `L2` are reweightable: they have `weight`."""
+    """Accepted losses. Smooth: quadratic near 0, as `SquaredL2` and `Huber`. Sharp: the others.
+    Reweightable: with a `weight`, which the smooth ones and `L2` have."""
 
     def refusal(self, problem: Composite) -> str | None:
-        """Why the problem is outside; None if it is not."""
+        """The reason why the problem is not accepted; None if it is."""
         if self.maps and not isinstance(problem.map, self.maps):
             allowed = " or ".join(kind.__name__ for kind in self.maps)
             return (
-                f"{self.name} is for maps of type {allowed}, but this problem's map is "
+                f"{self.name} needs a map of type {allowed}, but this problem's map is "
                 f"{type(problem.map).__name__}."
             )
         actual = {"any", "smooth" if problem.loss.quadratic else "sharp"}
@@ -34,13 +34,13 @@ class Scope(NamedTuple):
         if self.losses not in actual:
             example = "L1" if self.losses == "sharp" else "SquaredL2"
             return (
-                f"{self.name} is for {self.losses} losses such as {example}, but this problem's "
+                f"{self.name} needs a {self.losses} loss such as {example}, but this problem's "
                 f"loss is {type(problem.loss).__name__}."
             )
         return None
 
     def check(self, problem: Composite) -> None:
-        """Raise a sentence if the problem is outside, which names methods that accept it."""
+        """Raise an error if the problem is not accepted; it names methods that accept it."""
         why = self.refusal(problem)
         if why is not None:
             *others, last = _accepting(problem)
@@ -64,11 +64,11 @@ SCOPES = {
     "subgradient": Scope("Subgradient method"),
     "lmm": Scope("LMM"),
 }
-"""Of every method, by the name of the function that makes it."""
+"""The scope of every method, by the name of its function."""
 
 
 def _accepting(problem: Composite) -> list[str]:
-    """Methods made for such a problem, and LMM, which accepts any."""
+    """Methods that are meant for such a problem, and LMM, which accepts any."""
     return [
         name
         for name, scope in SCOPES.items()

@@ -1,4 +1,4 @@
-"""Step rules: how far to go along the direction."""
+"""Step rules: the length of a step along the direction."""
 
 import abc
 from collections.abc import Callable
@@ -16,66 +16,66 @@ from ..maps import Projections
 from ..problem import Evaluation
 from ._numbers import check_finite, check_sizes, check_target
 
-# Far from the solution residuals need not look Gaussian; even then steps are not shorter than this.
+# Lower bound of the factor sqrt(1 - 2 p), since residuals far from the solution are not Gaussian.
 _LEAST_TRUST = 0.15
 
 
 class Gap(NamedTuple):
-    """How far the value is above the minimum, as far as a step rule can tell."""
+    """The estimated difference between the value and the minimum."""
 
     size: RealScalar
     bulk: RealScalar
-    """The fraction of the residuals that it was told from."""
+    """The fraction of the residuals that the estimate uses."""
 
 
 class AbstractStepRule(eqx.Module):
-    """Gives the length of a step from the gap, the projection norms and the step's number."""
+    """Computes the length of a step from the gap, the projection norms and the step number."""
 
     @property
     @abc.abstractmethod
     def known_target(self) -> RealLike | None:
-        """The value to reach, if the rule knows one."""
+        """The minimum of the objective, if known."""
 
     @property
     def tells_gap(self) -> bool:
-        """Whether `gap` is one, so that a damping rule may follow it."""
+        """Whether `gap` is an estimate of the gap, so that damping rules can use it."""
         return self.known_target is not None
 
     def gap(self, evaluation: Evaluation, loss: AbstractLoss) -> Gap:
-        """The value less the target; less 0 if that is unknown."""
+        """The value minus the target; the value if there is no target."""
         target = 0.0 if self.known_target is None else self.known_target
         size = jnp.maximum(evaluation.value - target, 0)
         return Gap(size, jnp.ones_like(size))
 
     @abc.abstractmethod
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
-        """The factor by which the direction is multiplied."""
+        """The factor that multiplies the direction."""
 
 
 def damped_norm(projections: Projections) -> RealScalar:
-    """``v'Pv = <gradient, direction>``: free, and convergence is provable with it."""
+    """``v'Pv = <gradient, direction>``: no extra cost, and convergence is proved for it."""
     return projections.damped
 
 
 def range_norm(projections: Projections) -> RealScalar:
-    """``|Pi v|^2``: the paper's; the shortest steps of the three."""
+    """``|Pi v|^2``: the paper's choice; the shortest steps of the three."""
     return projections.range
 
 
 def projected_norm(projections: Projections) -> RealScalar:
-    """``|P v|^2``: what the paper's code uses; the longest steps of the three."""
+    """``|P v|^2``: the choice of the paper's code; the longest steps of the three."""
     return projections.projected
 
 
 class Polyak(AbstractStepRule):
-    """``scale * (value - target) / denominator``: right for exact data, where the target is 0.
+    """Polyak's step, ``scale * (value - target) / denominator``.
 
     Parameters
     ----------
     target : float
-        The minimum of the objective. 0 when the model can fit the data exactly.
+        The minimum of the objective; 0 if the model can fit the data exactly.
     scale : float
-        1 for matrices; one half for tensors and nonnegative least squares in the paper.
+        The paper uses 1 for matrices, and one half for tensors and nonnegative least squares.
     denominator : callable
         `damped_norm` (default), `range_norm` or `projected_norm`.
 
@@ -99,31 +99,29 @@ class Polyak(AbstractStepRule):
         return self.target
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
-        """0 where the denominator is 0: there is no direction then."""
+        """Polyak's length; 0 if the denominator is 0."""
         return _quotient(self.scale * gap.size, self.denominator(projections))
 
 
 class BulkPolyak(AbstractStepRule):
-    """Polyak's step without a target: the gap is told from the bulk of the residuals.
+    """Polyak's step with the gap estimated from the bulk of the residuals, for data with outliers.
 
-    Data of which some are grossly wrong leave a loss whose minimum value is unknown: what the
-    wrong ones contribute. But most residuals are of one size, which goes to zero at the solution.
-    With s a robust estimate of that size (a quantile of the absolute residuals, divided by that of
-    a standard Gaussian), the bulk are the residuals up to ``threshold * s``, and the gap is the
-    loss of the bulk alone. The step is ``sqrt(1 - 2 p) * gap / <gradient, direction>``, where p is
-    the fraction outside of the bulk: the more data are wrong, the less the subgradient, in which
-    they all have their say, is to be trusted. At one half nothing is left.
+    With outliers the minimum of the loss is unknown: it is the loss of the outliers. But most
+    residuals go to zero at the solution. Let s be a robust estimate of their scale (a quantile of
+    the absolute residuals, divided by that of a standard Gaussian). The bulk consists of the
+    residuals up to ``threshold * s``, and the gap is the loss of the bulk. The step is
+    ``sqrt(1 - 2 p) * gap / <gradient, direction>``, where p is the fraction of residuals outside
+    of the bulk: the more outliers, the less reliable the subgradient.
 
-    Losses of the norm alone (`L2`, `SquaredL2`) are not robust: their minimum is where all
-    residuals pull, and their target is 0.
+    Losses that are functions of the norm (`L2`, `SquaredL2`) are not robust; their target is 0.
 
     Parameters
     ----------
     threshold : float
-        How many times the typical size a residual of the bulk may have.
+        Largest residual of the bulk, as a multiple of the estimated scale.
     quantile : float
-        Of the absolute residuals, from which the typical size is told; at most the fraction of
-        data that are right.
+        The quantile of the absolute residuals that estimates the scale; at most the fraction of
+        inliers.
 
     Examples
     --------
@@ -140,12 +138,12 @@ class BulkPolyak(AbstractStepRule):
 
     @property
     def known_target(self) -> None:
-        """None."""
+        """None: the target is unknown."""
         return
 
     @property
     def tells_gap(self) -> bool:
-        """It estimates one."""
+        """True: the gap is estimated."""
         return True
 
     def gap(self, evaluation: Evaluation, loss: AbstractLoss) -> Gap:
@@ -155,12 +153,12 @@ class BulkPolyak(AbstractStepRule):
         return self.gap_of(evaluation.residual, loss)
 
     def gap_of(self, residual: Array, loss: AbstractLoss) -> Gap:
-        """The loss of the bulk of these residuals."""
+        """The loss of the bulk of the given residuals."""
         quantile = jnp.asarray(self.quantile, residual.dtype)
         return self.gap_below(residual, jnp.quantile(jnp.abs(residual), quantile), loss)
 
     def gap_below(self, residual: Array, level: RealLike, loss: AbstractLoss) -> Gap:
-        """The same where the quantile of the sizes is known."""
+        """The loss of the bulk, given the quantile of the absolute residuals."""
         sizes = jnp.abs(residual)
         quantile = jnp.asarray(self.quantile, sizes.dtype)
         typical = level / norm.ppf((1 + quantile) / 2)
@@ -169,28 +167,28 @@ class BulkPolyak(AbstractStepRule):
         return Gap(bulk, jnp.mean(inside, dtype=sizes.dtype))
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
-        """Shorter, the smaller the bulk."""
+        """Polyak's length, reduced if there are many outliers."""
         trust = jnp.sqrt(jnp.maximum(2 * gap.bulk - 1, _LEAST_TRUST**2))
         return _quotient(trust * gap.size, projections.damped)
 
 
 def _quotient(length: RealLike, size: RealScalar) -> RealScalar:
-    """0 where the size is 0: there is no direction then."""
+    """``length / size``; 0 if the size is 0."""
     return jnp.where(size > 0, length / jnp.where(size > 0, size, 1), 0)
 
 
 class Geometric(AbstractStepRule):
-    """``initial * decay**k``: needs no target, so it is right for data with outliers.
+    """``initial * decay**k``, for data with outliers: no target is needed.
 
-    To get there, the steps must add up: ``initial * |Pv| / (1 - decay)`` has to exceed the
-    distance to the solution.
+    The steps must be able to reach the solution: ``initial * |Pv| / (1 - decay)`` has to exceed
+    the distance to it.
 
     Parameters
     ----------
     initial : float
         Length of the first step.
     decay : float
-        Between 0 and 1; the error then falls by this factor per step, if at all.
+        In (0, 1). If the method converges, the error falls by this factor per step.
 
     Examples
     --------
@@ -208,29 +206,29 @@ class Geometric(AbstractStepRule):
 
     @property
     def known_target(self) -> None:
-        """None."""
+        """None: no target is needed."""
         return
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
-        """Follow the schedule."""
+        """``initial * decay**step``."""
         return jnp.asarray(self.initial * self.decay ** step.astype(gap.size.dtype), gap.size.dtype)
 
 
 class NormalisedGeometric(AbstractStepRule):
-    """``initial * decay**k / sqrt(<gradient, direction>)``: the length of the step is prescribed.
+    """``initial * decay**k / sqrt(<gradient, direction>)``: steps of prescribed length.
 
-    Length in the norm that belongs to the preconditioner. It is the schedule of the scaled
-    subgradient method when the minimum is unknown (Tong, Ma and Chi).
+    The length is measured in the norm of the preconditioner. This is the schedule of the scaled
+    subgradient method for an unknown minimum (Tong, Ma and Chi).
 
     Parameters
     ----------
     initial : float
-        Length of the first step, measured as a change of ``F(x)``: the steps add up to ``initial /
-        (1 - decay)``, which must exceed the distance of the first ``F(x)`` from the solution. Half
-        of that never arrives; too much costs no more than the steps until the schedule has come
-        down. So take ``5 * (1 - decay)`` times a guess of the distance.
+        Length of the first step, measured as a change of ``F(x)``. The steps add up to ``initial /
+        (1 - decay)``, which must exceed the distance of the first ``F(x)`` from the solution; too
+        large a value only costs some steps. Use ``5 * (1 - decay)`` times an estimate of the
+        distance.
     decay : float
-        Between 0 and 1.
+        In (0, 1).
 
     Examples
     --------
@@ -256,24 +254,24 @@ class NormalisedGeometric(AbstractStepRule):
 
     @property
     def known_target(self) -> None:
-        """None."""
+        """None: no target is needed."""
         return
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:
-        """0 where there is no direction."""
+        """The prescribed length; 0 if there is no direction."""
         scheduled = self.initial * self.decay ** step.astype(gap.size.dtype)
         return _quotient(scheduled, jnp.sqrt(projections.damped))
 
 
 class Constant(AbstractStepRule):
-    """Always the same length: for smooth losses.
+    """Constant step length, for smooth losses.
 
     Parameters
     ----------
     size : float
         The length.
     target : float, optional
-        The minimum of the objective, if a damping rule or the stopping test is to know it.
+        The minimum of the objective, used by damping rules and for stopping.
 
     Examples
     --------
@@ -291,7 +289,7 @@ class Constant(AbstractStepRule):
 
     @property
     def known_target(self) -> RealLike | None:
-        """The target, if there is one."""
+        """The target, if given."""
         return self.target
 
     def length(self, gap: Gap, projections: Projections, step: Int[Array, ""]) -> RealScalar:

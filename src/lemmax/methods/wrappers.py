@@ -1,4 +1,4 @@
-"""Methods that change what another method does between its steps."""
+"""Methods that wrap another method."""
 
 from typing import Any, NamedTuple
 
@@ -21,14 +21,14 @@ from .steps import Polyak
 
 
 class Rebalanced(AbstractMethod):
-    """After every step, give both factors of a matrix the same singular values.
+    """Give both factors of a matrix the same singular values after every step.
 
     ``X = U S^(1/2), Y = V S^(1/2)`` from the SVD of ``X Y'``; the matrix does not change.
 
     Parameters
     ----------
     method : AbstractMethod
-        What moves; its map is `LowRank`.
+        The method to wrap; its map is `LowRank`.
     """
 
     method: AbstractMethod
@@ -39,32 +39,32 @@ class Rebalanced(AbstractMethod):
         inner = self.method.scope
         if inner.maps and not any(issubclass(LowRank, kind) for kind in inner.maps):
             raise ValueError(
-                f"rebalanced is for methods that work on LowRank; {inner.name} does not."
+                f"rebalanced needs a method that works on LowRank; {inner.name} does not."
             )
 
     @property
     def target(self) -> RealLike | None:
-        """The method's own."""
+        """The target of the method."""
         return self.method.target
 
     @property
     def scope(self) -> Scope:
-        """The method's own, for `LowRank` alone."""
+        """The scope of the method, restricted to `LowRank`."""
         inner = self.method.scope
         return inner._replace(name=f"rebalanced({inner.name})", maps=(LowRank,))
 
     @property
     def tries(self) -> bool:
-        """As the method does."""
+        """As for the wrapped method."""
         return self.method.tries
 
     @property
     def on_host(self) -> bool:
-        """As the method is."""
+        """As for the wrapped method."""
         return self.method.on_host
 
     def init(self, problem: Composite, x0: Parameters) -> Any:
-        """The method's own."""
+        """The state of the wrapped method."""
         return self.method.init(problem, x0)
 
     def step(self, problem: Composite, evaluation: Evaluation, state: Any) -> tuple[Move, Any]:
@@ -78,41 +78,40 @@ def _balance(x: Array, y: Array) -> tuple[Array, Array]:
     left, s, right = thin_svd(rx @ ry.T)
     root = jnp.sqrt(s)[None, :]
     balanced = (qx @ left) * root, (qy @ right.T) * root
-    missing = x.shape[1] - s.size  # columns that a rank above the dimensions leaves empty
+    missing = x.shape[1] - s.size  # columns left empty if the rank exceeds the dimensions
     return tuple(jnp.pad(factor, ((0, 0), (0, missing))) for factor in balanced)  # pyright: ignore
 
 
 class Stage(NamedTuple):
-    """What a restarted method remembers."""
+    """The state of a restarted method."""
 
     steps: Int[Array, ""]
-    """Taken in this stage."""
+    """Steps taken in this stage."""
     began: RealScalar
-    """The value it began with."""
+    """The value at the start of the stage."""
     guess: RealScalar
-    """Of the minimum value, which the steps aim at."""
+    """Estimate of the minimum: the target of the steps."""
     best_x: Parameters
     best_value: RealScalar
 
 
 class RestartedPolyak(AbstractMethod):
-    """Polyak steps to a guess of the minimum value that is corrected stage by stage.
+    """Polyak steps with an estimated minimum that is corrected in stages (Davis and Jiang).
 
-    A stage aims at a guess, at first the lower bound. If it comes half of the way, the next guess
-    is as far below the value reached as this one was below the value it began with (twice as far
-    if a single step came nine tenths of the way), though not below the lower bound. If it does not
-    come that far within a number of steps, the guess was too low: the next stage starts from the
-    best point seen, with a guess half as far below it (Davis and Jiang's rule for an unknown
-    minimum).
+    The first estimate is the lower bound. If a stage halves the gap to its estimate, the next
+    estimate is as far below the value reached as this one was below the starting value (twice as
+    far if a single step closed nine tenths of the gap), but not below the lower bound. If a stage
+    does not halve the gap within the given number of steps, the estimate was too low: the next
+    stage starts from the best point, with an estimate half as far below it.
 
     Parameters
     ----------
     method : PreconditionedSubgradient
-        Whose preconditioner and damping are used; its step rule is `Polyak`.
+        Provides preconditioner and damping; its step rule is `Polyak`.
     lower_bound : float
-        A number the objective cannot fall below; 0 for losses.
+        A lower bound of the objective; 0 for losses.
     stage_steps : int
-        Most steps in a stage, at least 2.
+        Maximum number of steps per stage, at least 2.
     """
 
     method: PreconditionedSubgradient
@@ -129,27 +128,27 @@ class RestartedPolyak(AbstractMethod):
             )
         check_finite(lower_bound=self.lower_bound)
         if not is_traced(self.stage_steps):
-            # One step from the best point rarely finds a better one where the loss has a kink.
+            # A single step from the best point rarely improves on it if the loss has a kink.
             check_whole(2, stage_steps=self.stage_steps)
 
     @property
     def target(self) -> None:
-        """The minimum is unknown."""
+        """None: the minimum is unknown."""
         return
 
     @property
     def scope(self) -> Scope:
-        """The method's own."""
+        """The scope of the wrapped method."""
         return self.method.scope._replace(name=f"restarted({self.method.scope.name})")
 
     def init(self, problem: Composite, x0: Parameters) -> Stage:
-        """No point has been seen yet."""
+        """The state before the first evaluation."""
         infinite = jnp.full_like(problem.evaluate(x0).value, jnp.inf)
         guess = jnp.asarray(self.lower_bound, infinite.dtype)
         return Stage(jnp.zeros((), jnp.int32), infinite, guess, x0, infinite)
 
     def step(self, problem: Composite, evaluation: Evaluation, state: Stage) -> tuple[Move, Stage]:
-        """A Polyak step to the guess; the first of a stage is taken from the best point."""
+        """A Polyak step to the estimate; the first step of a stage starts at the best point."""
         better = evaluation.value < state.best_value
         best_x = tree_where(better, evaluation.x, state.best_x)
         best_value = jnp.where(better, evaluation.value, state.best_value)
@@ -164,8 +163,8 @@ class RestartedPolyak(AbstractMethod):
         bound = jnp.asarray(self.lower_bound, aim.dtype)
         guess = jnp.where(begins, jnp.maximum(best_value - aim, bound), state.guess)
 
-        # Standing still at the best point would pass for convergence; so the step from there is
-        # taken at once, for which that point has to be evaluated again unless it is this one.
+        # Returning to the best point without a step would count as convergence. So the step from
+        # there is taken at once, after evaluating that point again unless it is the current one.
         goes_back = too_low & ~better
         evaluation = jax.lax.cond(goes_back, lambda: problem.evaluate(best_x), lambda: evaluation)
         rule = self.method.step_rule

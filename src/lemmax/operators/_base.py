@@ -1,4 +1,4 @@
-"""What every measurement operator offers."""
+"""The interface of measurement operators."""
 
 import abc
 from collections.abc import Callable
@@ -15,34 +15,37 @@ from ..points import AbstractPoint
 class AbstractOperator(eqx.Module):
     """A linear map from points to observations, with its adjoint to covectors.
 
-    A new operator implements the four abstract members, and gets one line in the list of cases
-    that the law checks of `lemmax.testing` run over.
+    A subclass implements the four abstract members. Add it to ``tests/cases/`` so that the law
+    checks of `lemmax.testing` run on it.
     """
 
     @property
     @abc.abstractmethod
     def point_shape(self) -> tuple[int, ...] | None:
-        """Shape of the points it measures; None if it takes any."""
+        """Shape of the points it measures; None if it takes any shape."""
 
     @property
     @abc.abstractmethod
     def observation_shape(self) -> tuple[int, ...] | None:
-        """Shape of what it returns; None if it depends on the point."""
+        """Shape of the observations; None if it depends on the point."""
 
     @property
     def needs_symmetry(self) -> bool:
-        """Whether only symmetric points may be measured."""
+        """Whether it only measures symmetric points."""
         return False
 
     @property
     def entrywise(self) -> bool:
-        """Whether every observation is an entry of the point; then `places` tells which."""
+        """Whether every observation is an entry of the point; `places` then gives its indices."""
         return False
 
     def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The indices of some observations in the point, one array for each mode.
+        """Indices in the point of selected observations, one array per mode.
 
-        ``chosen`` is True for those that are asked for, in the shape of the observations.
+        Parameters
+        ----------
+        chosen : array of bool
+            The selected observations, in the shape of the observations.
         """
         raise TypeError(f"{type(self).__name__} does not observe entries of the point.")
 
@@ -57,9 +60,9 @@ class AbstractOperator(eqx.Module):
     def residual(
         self, point: AbstractPoint, data: Any
     ) -> tuple[Array, Callable[[Array], AbstractCovector]]:
-        """``measure(point) - data``, and the adjoint that carries a dual of it back.
+        """``measure(point) - data``, and the adjoint for covectors of that residual.
 
-        Only `Identity` replaces this: with factored data the residual lives in coordinates that
-        depend on the point, and so does the adjoint.
+        Only `Identity` overrides this: with factored data, the coordinates of the residual depend
+        on the point, and so does the adjoint.
         """
         return self.measure(point) - data, self.adjoint

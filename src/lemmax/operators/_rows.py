@@ -1,4 +1,4 @@
-"""Measurement arrays too large to exist twice."""
+"""Measurement arrays that are too large to be copied."""
 
 import math
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from .._memory import require_memory
 Operator = TypeVar("Operator")
 Fill = Callable[[np.ndarray], Any]
 
-# A block is small beside an array for which this matters, and large beside a call.
+# Small compared to an array that must not be copied, large compared to the cost of a call.
 _BLOCK_BYTES = 2**26
 
 
 def filled_rows(measurements: int, shape: tuple[int, ...], fill: Fill, dtype: Any) -> Array:
-    """Allocate once, fill block by block, hand over to JAX: a device array (m, n), no copy.
+    """Allocate a device array (m, n) once and fill it block by block, without a copy.
 
     ``fill`` gets consecutive blocks of shape ``(k, *shape)`` and writes into them.
     """
@@ -42,15 +42,15 @@ def filled_rows(measurements: int, shape: tuple[int, ...], fill: Fill, dtype: An
 def measured(rows: Float[Array, "m n"], entries: Float[Array, "n"]) -> Float[Array, "m"]:
     """The product of the stored rows with a point's entries.
 
-    Under vmap it has one column for each lane. The barrier keeps the lanes from becoming the rows
-    of a transposed product instead, which XLA's CPU backend computes six times slower for a few
-    lanes of a large array.
+    Under vmap there is one column per lane. The barrier prevents XLA from turning this into a
+    transposed product, which its CPU backend computes six times slower for a few lanes of a
+    large array.
     """
     return jax.lax.optimization_barrier(rows @ entries)
 
 
 def assembled(kind: type[Operator], **fields: Any) -> Operator:
-    """An operator from its fields, past an initialiser that takes something else."""
+    """Create an operator from its fields, bypassing its initialiser."""
     operator = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(operator, name, value)

@@ -24,12 +24,12 @@ class Dense(AbstractOperator):
     ----------
     array : array of shape (m, ...)
         The measurement vectors, matrices or tensors, stacked along the first axis. It is read
-        exactly twice per iteration. JAX arrays, and NumPy arrays that are read-only (such as
-        ``np.load(file, mmap_mode="r")``), are used as they are; others are copied once.
+        exactly twice per iteration. JAX arrays and read-only NumPy arrays (such as
+        ``np.load(file, mmap_mode="r")``) are used without a copy; others are copied once.
 
     See Also
     --------
-    Dense.generate : when the array is so large that it must not exist twice.
+    Dense.generate : for an array that is too large to be copied.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Dense(AbstractOperator):
                 f"or tensor per row; got shape {array.shape}."
             )
         self.shape = array.shape[1:]
-        # Before it goes to the device, where a reshape is a copy.
+        # Before the transfer: on the device a reshape is a copy.
         self.matrix = to_device(array.reshape(array.shape[0], math.prod(self.shape)))
         require_finite(self.matrix, "The measurement arrays")
 
@@ -61,24 +61,28 @@ class Dense(AbstractOperator):
     def generate(
         cls, measurements: int, shape: Sequence[int], fill: Fill, dtype: Any = np.float64
     ) -> "Dense":
-        """Make the measurement arrays where they will stay: one allocation and no copy.
+        """Generate the measurement arrays in place: one allocation, no copy.
 
         Parameters
         ----------
         measurements : int
-            How many.
+            Number of measurement arrays.
         shape : sequence of int
-            Shape of one of them.
+            Shape of one measurement array.
         fill : callable
-            Called with consecutive blocks, NumPy arrays of shape ``(k, *shape)``, to write
-            every entry of. It must not keep them: they become the operator's own.
+            Called with consecutive blocks, NumPy arrays of shape ``(k, *shape)``, and writes
+            every entry. It must not keep a reference: the memory belongs to the operator.
         dtype : float64 or float32
-            Their precision.
+            Precision of the arrays.
+
+        Returns
+        -------
+        Dense
 
         Raises
         ------
         MemoryError
-            If they do not fit, before anything is allocated.
+            If the arrays do not fit in memory; raised before anything is allocated.
 
         Examples
         --------

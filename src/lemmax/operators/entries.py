@@ -1,4 +1,4 @@
-"""Some entries of a matrix or tensor: completion."""
+"""Observed entries of a matrix or tensor, for completion problems."""
 
 import math
 from typing import Any
@@ -18,38 +18,37 @@ from ..covectors.sparse import Tiling
 from ..points import AbstractPoint, KruskalPoint
 from ._base import AbstractOperator
 
-# The share of observed entries from which on it is faster to put them into a dense array and
-# multiply that. Of a tensor every combination of columns is needed, so it pays sooner.
+# The share of observed entries above which a dense adjoint is faster. For tensors, all combinations
+# of columns are needed, so the threshold is lower.
 _CROWDED_MATRIX, _CROWDED_TENSOR = 1 / 5, 1 / 20
 
-# Observations of a crowded array times columns of a factored point, per entry of the array, from
-# which on it is faster to form the point than to gather from every column.
+# Form the point if the number of gathers (observations times columns) exceeds this multiple of
+# the number of entries.
 _FORM_THE_POINT = 4
 
-# Columns whose gathers are compiled into one pass; more would take long to compile.
+# Number of columns whose gathers are unrolled in one pass; more would compile slowly.
 _COLUMNS_IN_A_PASS = 8
 
 
 class Entries(AbstractOperator):
     """Observe given entries of a matrix or tensor.
 
-    Factored points are observed without being formed. The adjoint is sparse, and multiplied by
-    thin matrices through entries sorted by every mode, once, when the operator is made. If a
-    fifth of the entries of a matrix are observed, or a twentieth of those of a tensor, it is a
-    dense array instead, whose products are faster then; and so is the point, if its rank times
-    the share of observed entries is 4 or more.
+    Factored points are not formed. The adjoint is sparse; its entries are sorted by every mode
+    once, when the operator is created. If at least a fifth of the entries of a matrix (a
+    twentieth for a tensor) are observed, the adjoint is dense instead, which is then faster. The
+    point is formed, too, if its rank times the share of observed entries is 4 or more.
 
     Parameters
     ----------
     indices : tuple or list of integer arrays of shape (m,), or array of shape (m, order)
-        Where the observed entries are: one array per mode (as ``numpy.nonzero`` returns them),
-        or one row per entry. In any order; an entry may be observed more than once.
+        Positions of the observed entries: one array per mode (as ``numpy.nonzero`` returns
+        them), or one row per entry. In any order; an entry may be observed more than once.
     shape : sequence of int
         Shape of the matrix or tensor.
 
     See Also
     --------
-    Entries.from_mask : when what is observed is given by an array of True and False.
+    Entries.from_mask : for a boolean mask of observed entries.
 
     Examples
     --------
@@ -64,7 +63,7 @@ class Entries(AbstractOperator):
 
     indices: tuple[Int[Array, " m"], ...]
     tilings: tuple[Tiling, ...] | None
-    """The entries sorted by every mode; None if the adjoint is dense."""
+    """The entries sorted by each mode; None if the adjoint is dense."""
     shape: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, indices: Any, shape: Any):
@@ -79,13 +78,17 @@ class Entries(AbstractOperator):
 
     @classmethod
     def from_mask(cls, mask: Any) -> "Entries":
-        """Observe where a mask is True.
+        """Observe the entries where a mask is True.
 
         Parameters
         ----------
         mask : array of bool
-            Of the shape of the matrix or tensor. The observations are in the order of
+            A mask with the shape of the matrix or tensor. The observations are in the order of
             ``array[mask]``.
+
+        Returns
+        -------
+        Entries
 
         Examples
         --------
@@ -100,7 +103,7 @@ class Entries(AbstractOperator):
         _refuse_traced(mask)
         mask = np.asarray(mask)
         if mask.dtype != bool:
-            raise TypeError(f"A mask must hold True and False; got an array of {mask.dtype}.")
+            raise TypeError(f"A mask must be boolean; got an array of {mask.dtype}.")
         return cls(np.nonzero(mask), mask.shape)
 
     @property
@@ -115,11 +118,11 @@ class Entries(AbstractOperator):
 
     @property
     def entrywise(self) -> bool:
-        """That is what it does."""
+        """Always true."""
         return True
 
     def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The indices of the entries that are chosen."""
+        """The indices of the selected entries."""
         return tuple(np.asarray(index)[chosen] for index in self.indices)
 
     @keeps_float64
@@ -131,7 +134,7 @@ class Entries(AbstractOperator):
 
     @keeps_float64
     def adjoint(self, observations: Float[AnyArray, " m"]) -> AbstractCovector:
-        """The observations where they were made, and zero elsewhere."""
+        """The observations at their positions, zero elsewhere."""
         if self.tilings is not None:
             return SparseCovector.of(observations, self.tilings, self.shape)
         nothing = jnp.zeros(self.shape, observations.dtype)
@@ -143,9 +146,9 @@ class Entries(AbstractOperator):
 
 
 def _entries_of(factors: tuple[Array, ...], indices: tuple[Array, ...]) -> Array:
-    """Entries of a factored point: for every column, gathers from vectors, multiplied and summed.
+    """Entries of a factored point, by gathers from one column at a time.
 
-    Gathering whole rows, an array (m, r) for every mode, takes up to 20 times as long on a CPU.
+    Gathering whole rows, an (m, r) array for every mode, takes up to 20 times as long on a CPU.
     """
 
     def add(total: Array, columns: tuple[Array, ...]) -> tuple[Array, None]:
@@ -158,8 +161,8 @@ def _entries_of(factors: tuple[Array, ...], indices: tuple[Array, ...]) -> Array
         return total, None
 
     rank = factors[0].shape[1]
-    # Never one pass alone: that would be no loop, and the gathers fused with whatever is done
-    # with the entries. With a sum, such as the value of a loss, that takes 8 times as long.
+    # At least two passes: a single pass would not be a loop, and XLA would fuse the gathers with
+    # whatever follows. Fused with a sum, such as the value of a loss, they take 8 times as long.
     passes = max(2, -(-rank // _COLUMNS_IN_A_PASS))
     at_a_time = -(-rank // passes)
     padding = ((0, passes * at_a_time - rank), (0, 0))
@@ -173,15 +176,15 @@ def _entries_of(factors: tuple[Array, ...], indices: tuple[Array, ...]) -> Array
 def _refuse_traced(array: Any) -> None:
     if is_traced(array):
         raise TypeError(
-            "Entries sorts its indices when it is made, so they must be known: make it outside of "
-            "jit and vmap, and pass it in."
+            "Entries sorts its indices when it is created, so they must be concrete: create it "
+            "outside of jit and vmap, and pass it in."
         )
 
 
 def _checked_shape(shape: Any) -> tuple[int, ...]:
     if not hasattr(shape, "__len__") or len(shape) < 2:
         raise ValueError(
-            f"Entries needs the shape of a matrix or tensor, two or more modes; got {shape!r}."
+            f"Entries needs the shape of a matrix or tensor, with two or more modes; got {shape!r}."
         )
     check_positive(**{f"dimension {k}": d for k, d in enumerate(shape)})
     return tuple(as_whole(d) for d in shape)
@@ -194,7 +197,7 @@ def _checked_indices(indices: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, 
         rows = np.asarray(indices)
         if rows.ndim != 2 or rows.shape[1] != len(shape):
             raise ValueError(
-                f"Entries of an array of {len(shape)} modes need indices of shape "
+                f"Entries of an array with {len(shape)} modes need indices of shape "
                 f"(m, {len(shape)}), or a tuple of {len(shape)} arrays; got shape {rows.shape}."
             )
         indices = tuple(rows.T)
@@ -205,11 +208,11 @@ def _checked_indices(indices: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, 
         )
     if any(index.ndim != 1 for index in modes) or len({len(index) for index in modes}) != 1:
         raise ValueError(
-            "Entries needs arrays of indices of one length, one index per entry; got shapes "
+            "Entries needs index arrays of equal length, one index per entry; got shapes "
             f"{[index.shape for index in modes]}."
         )
     if len(modes[0]) == 0:
-        raise ValueError("Entries needs at least one observed entry; there are no indices.")
+        raise ValueError("Entries needs at least one observed entry; the indices are empty.")
     for k, (index, length) in enumerate(zip(modes, shape, strict=True)):
         if index.dtype.kind not in "iu":
             raise TypeError(f"Indices must be integers; those of mode {k} are {index.dtype}.")

@@ -1,4 +1,4 @@
-"""Everything observed: factorisation rather than sensing."""
+"""The identity operator: every entry is observed."""
 
 from collections.abc import Callable
 
@@ -16,10 +16,10 @@ from ._base import AbstractOperator
 class Identity(AbstractOperator):
     """Observe the point itself.
 
-    The data may be an array, a pytree of arrays (for a map of one's own), or a `KruskalPoint`.
-    In the last case a loss that depends on the norm of the residual alone (`L2`, `SquaredL2`
-    without weights) is computed in an orthonormal basis of the columns of both points: a
-    500 x 500 x 500 tensor is factorised without ever being formed.
+    The data may be an array, a pytree of arrays (for your own map), or a `KruskalPoint`. With a
+    `KruskalPoint` and a loss that is a function of the norm (`L2`, `SquaredL2` without weights),
+    the residual is computed in orthonormal bases of the columns of both points: a
+    500 x 500 x 500 tensor is factorised without being formed.
 
     Examples
     --------
@@ -35,25 +35,25 @@ class Identity(AbstractOperator):
 
     @property
     def point_shape(self) -> None:
-        """Any shape."""
+        """None: points of any shape."""
         return
 
     @property
     def observation_shape(self) -> None:
-        """The shape of the point."""
+        """None: the shape of the point."""
         return
 
     @property
     def entrywise(self) -> bool:
-        """Every entry is observed."""
+        """Always true."""
         return True
 
     def places(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Where the array that chooses is True."""
+        """The indices where ``chosen`` is True."""
         return np.nonzero(chosen)
 
     def measure(self, point: AbstractPoint) -> Array:
-        """The entries; a pytree of arrays is strung together into one vector."""
+        """The entries; a pytree of arrays is flattened into one vector."""
         return _as_array(point.dense())
 
     def adjoint(self, observations: Array) -> AbstractCovector:
@@ -63,7 +63,7 @@ class Identity(AbstractOperator):
     def residual(
         self, point: AbstractPoint, data: PyTree
     ) -> tuple[Array, Callable[[Array], AbstractCovector]]:
-        """Difference to the data, in whichever coordinates are cheapest."""
+        """Difference to the data; between factored points, in a small orthonormal basis."""
         if isinstance(point, KruskalPoint) and isinstance(data, KruskalPoint):
             core, bases = compressed_difference(point, data)
             return core, lambda s: TuckerCovector(s, bases)

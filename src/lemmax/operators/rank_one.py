@@ -23,9 +23,9 @@ class RankOne(AbstractOperator):
     left : array of shape (m, d1)
         One vector per measurement.
     right : array of shape (m, d2), optional
-        The vectors on the other side. If not given they are those of ``left``, and the
-        measurements quadratic: ``left[i]' X X' left[i]`` is the squared length of
-        ``X' left[i]``, the intensity that is observed in phase retrieval.
+        The vectors on the other side. Default: ``left``, which makes the measurements
+        quadratic: ``left[i]' X X' left[i]`` is the squared length of ``X' left[i]``, the
+        intensity that is observed in phase retrieval.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class RankOne(AbstractOperator):
             return
         if self.right.shape[0] != self.left.shape[0]:
             raise ValueError(
-                "RankOne needs as many vectors on the right as on the left; got "
+                "RankOne needs the same number of vectors on the right and on the left; got "
                 f"{self.right.shape[0]} and {self.left.shape[0]}."
             )
         if self.right.dtype != self.left.dtype:
@@ -72,12 +72,12 @@ class RankOne(AbstractOperator):
         if not isinstance(point, KruskalPoint):
             return jnp.sum((self.left @ point.dense()) * self._right, axis=1)
         x, y = point.factors
-        # Of a square the compiler sees that both products are the same.
+        # If left and right are the same, the compiler computes the product once.
         return jnp.sum((self.left @ x) * (self._right @ y), axis=1)
 
     @keeps_float64
     def adjoint(self, observations: AnyArray) -> AbstractCovector:
-        """Sum of the rank-one matrices, weighted by the observations and kept as such a sum."""
+        """Sum of the rank-one matrices, weighted by the observations, in factored form."""
         return RankOneCovector(self.left, observations, self.right)
 
     @property

@@ -1,4 +1,4 @@
-"""Measurements of symmetric points, every distinct entry stored once."""
+"""Measurements of symmetric points; each distinct entry is stored once."""
 
 import itertools
 import math
@@ -18,16 +18,16 @@ from ..points import AbstractPoint
 from ._base import AbstractOperator
 from ._rows import Fill, assembled, filled_rows, measured
 
-# Rows symmetrised at a time, so that packing needs little memory beside its result.
+# Rows are symmetrised in blocks, so that packing needs little extra memory.
 _PACK_BYTES = 2**26
 
 
 class SymmetricDense(AbstractOperator):
     """Inner products of symmetric matrices or tensors with m given arrays.
 
-    Of an array A[i] only its symmetric part acts on a symmetric point, and of that only the
-    distinct entries are stored: half of the bytes for matrices, a sixth for order 3. Since an
-    iteration takes as long as reading these bytes twice, it is that much faster than `Dense`.
+    Only the symmetric part of each array acts on a symmetric point, and only its distinct entries
+    are stored: half of the memory for matrices, a sixth for order 3. Since an iteration takes as
+    long as reading the array twice, it is faster than `Dense` by the same factor.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class SymmetricDense(AbstractOperator):
 
     See Also
     --------
-    SymmetricDense.from_packed : when the distinct entries are at hand already.
-    SymmetricDense.generate : when they are too many to exist twice.
+    SymmetricDense.from_packed : for arrays that are packed already.
+    SymmetricDense.generate : for arrays that are too large to be copied.
 
     Examples
     --------
@@ -80,6 +80,10 @@ class SymmetricDense(AbstractOperator):
             Number of rows of the symmetric points.
         order : int
             2 for matrices, 3 for tensors of order 3, ...
+
+        Returns
+        -------
+        SymmetricDense
         """
         packed = to_device(packed)
         distinct = math.comb(dim + order - 1, order)
@@ -95,24 +99,28 @@ class SymmetricDense(AbstractOperator):
     def generate(
         cls, measurements: int, dim: int, fill: Fill, order: int = 2, dtype: Any = np.float64
     ) -> "SymmetricDense":
-        """Make the distinct entries where they will stay; see `Dense.generate`.
+        """Generate the distinct entries in place; see `Dense.generate`.
 
         Parameters
         ----------
         measurements : int
-            How many symmetric arrays.
+            Number of symmetric arrays.
         dim, order : int
             As for `from_packed`.
         fill : callable
             Called with consecutive blocks, NumPy arrays of shape ``(k, n)`` with columns as for
-            `from_packed`, to write every entry of. It must not keep them.
+            `from_packed`, and writes every entry. It must not keep a reference.
         dtype : float64 or float32
-            Their precision.
+            Precision of the arrays.
+
+        Returns
+        -------
+        SymmetricDense
 
         Raises
         ------
         MemoryError
-            If they do not fit, before anything is allocated.
+            If the arrays do not fit in memory; raised before anything is allocated.
 
         Examples
         --------
@@ -141,7 +149,7 @@ class SymmetricDense(AbstractOperator):
 
     @property
     def needs_symmetry(self) -> bool:
-        """Of other points only one triangle would be seen."""
+        """Always true: only one triangle is stored."""
         return True
 
     @keeps_float64
@@ -160,7 +168,7 @@ class SymmetricDense(AbstractOperator):
 
 
 def distinct_entries(dim: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Flat positions of the entries with non-decreasing indices, and how often each recurs."""
+    """Flat positions of the entries with non-decreasing indices, and their multiplicities."""
     indices = _sorted_indices(dim, order)
     flat = np.ravel_multi_index(tuple(indices.T), (dim,) * order)
     return np.asarray(flat, np.int32), _multiplicities(indices)
@@ -182,7 +190,7 @@ def _multiplicities(indices: np.ndarray) -> np.ndarray:
 
 
 def _positions(dim: int, order: int) -> np.ndarray:
-    """For every entry of the full array, where its value stands among the distinct ones."""
+    """For every entry of the full array, its position among the distinct entries."""
     flat, _ = distinct_entries(dim, order)
     rank = np.zeros(dim**order, dtype=np.int32)
     rank[flat] = np.arange(len(flat), dtype=np.int32)

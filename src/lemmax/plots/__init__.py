@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib, which is imported only when one is asked for."""
+"""Plots with matplotlib, which is imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Figures and colours; the only place that imports matplotlib."""
+"""Figures and colours; the only module that imports matplotlib."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,18 +7,18 @@ import numpy as np
 
 
 def new_figure(size: tuple[float, float]) -> Any:
-    """An empty figure that pyplot does not know."""
+    """An empty figure that is not registered with pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "Pictures need the package matplotlib: pip install 'lemmax[plots]'."
+            "Plots need the package matplotlib: pip install 'lemmax[plots]'."
         ) from error
     return Figure(figsize=size, layout="constrained")
 
 
 def colours(count: int) -> list[Any]:
-    """As many different ones as asked for."""
+    """Distinct colours, as many as ``count``."""
     import matplotlib
 
     if count <= 10:
@@ -26,29 +26,29 @@ def colours(count: int) -> list[Any]:
     return list(matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count)))
 
 
-# More names along an axis cannot be read, nor can longer ones.
+# Most names along an axis, and longest name, that are legible.
 _NAMES = {"x": 30, "y": 20}
 _LETTERS = 14
-# So few have room for letters of the usual size.
+# Up to this many names are shown in the usual font size.
 _ROOMY = 8
 
 
 def number_or_name(axis: Any, count: int, names: Sequence[str] | None, first: int) -> None:
-    """Ticks of positions, counted from ``first``: names where there are any, or whole numbers."""
+    """Ticks at positions, counted from ``first``: names if there are any, otherwise integers."""
     if names is None:
         whole_numbers(axis, first, first + count - 1)
         return
     every = -(-count // _NAMES[axis.axis_name])
     shown = [_short(name) for name in names[::every]]
     size = "medium" if len(shown) <= _ROOMY else "x-small"
-    # Along the lower edge long names would run into each other.
+    # Along the horizontal axis long names would overlap.
     upright = axis.axis_name == "x" and sum(map(len, shown)) > _NAMES["x"]
     positions = np.arange(first, first + count, every)
     axis.set_ticks(positions, shown, fontsize=size, rotation=90 if upright else 0)
 
 
 def whole_numbers(axis: Any, first: int, last: int) -> None:
-    """Ticks at whole numbers only, however few there are."""
+    """Ticks at integers only."""
     if last - first <= _ROOMY:
         axis.set_ticks(range(first, last + 1))
     else:
@@ -56,7 +56,7 @@ def whole_numbers(axis: Any, first: int, last: int) -> None:
 
 
 def check_names(names: Sequence[str] | None, count: int, what: str) -> None:
-    """Refuse names that are not as many as what they name."""
+    """Raise an error unless there is one name per item."""
     if names is not None and len(names) != count:
         raise ValueError(f"There are {len(names)} names for {count} {what}.")
 
@@ -64,11 +64,11 @@ def check_names(names: Sequence[str] | None, count: int, what: str) -> None:
 def check_tables(
     tables: Sequence[np.ndarray], rows: Sequence[str] | None, columns: Sequence[str] | None
 ) -> None:
-    """Refuse tables that are not of one shape, and names that are not as many."""
+    """Raise an error unless the tables have one shape, and the names match it."""
     shapes = [table.shape for table in tables]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2:
         told = f"{', '.join(map(str, shapes[:-1]))} and {shapes[-1]}"
-        raise ValueError(f"Tables of one shape are needed; got shapes {told}.")
+        raise ValueError(f"The tables must have one shape; got shapes {told}.")
     check_names(rows, shapes[0][0], "rows")
     check_names(columns, shapes[0][1], "columns")
 
@@ -80,7 +80,7 @@ def draw_cells(
     span: tuple[int, int] | None = None,
     **colouring: Any,
 ) -> Any:
-    """Draw the cells of a table in colours, the first row at the top.
+    """Draw the cells of a table as an image, the first row at the top.
 
     Parameters
     ----------
@@ -89,9 +89,9 @@ def draw_cells(
     first : int or pair of int
         The numbers of the first row and column.
     span : pair of int, optional
-        How many rows and columns the cells stand for, if not for as many as there are.
+        The number of rows and columns that the cells represent, if they are thinned out.
     **colouring
-        Of `imshow`.
+        Arguments of `imshow`.
     """
     (height, width), (top, left) = span or cells.shape, np.broadcast_to(first, 2) - 0.5
     extent = (left, left + width, top + height, top)

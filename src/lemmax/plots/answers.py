@@ -1,4 +1,4 @@
-"""Answers: what was recovered, and what tells that it is right."""
+"""Plots of recoveries, factors and cleaned tables."""
 
 import re
 from collections.abc import Sequence
@@ -18,27 +18,27 @@ from ._axes import (
     whole_numbers,
 )
 
-# So many terms are drawn; the others would hide them.
+# Number of terms drawn; more would hide each other.
 SHOWN = 6
-# Of so many positions each is told apart.
+# Up to this many positions are drawn separately.
 _FEW = 30
 _PIXELS = 2000
-# Cells of a table with more rows or columns are too small to be seen one by one.
+# In tables with more rows or columns, single cells are too small to see.
 _CELLS = 150
 _DOTS = 50_000
-# Percentiles between which the colours are spread; a few extreme entries do not take them all.
+# Percentiles at the ends of the colour scale, so that extreme entries do not dominate it.
 BULK = (1, 99)
 
 
 def recovery(found: Recovery, title: str | None = None) -> Any:
-    """Draw what tells the rank and the outliers: sizes of the terms, and sizes of the residuals.
+    """Plot the sizes of the terms and of the residuals, which show the rank and the outliers.
 
     Parameters
     ----------
     found : Recovery
-        From `lemmax.recover`.
+        The result of `lemmax.recover`.
     title : str, optional
-        The verdict if not given.
+        Default: the verdict.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def recovery(found: Recovery, title: str | None = None) -> Any:
     left, right = figure.subplots(1, 2)
     _draw_terms(left, found)
     _draw_residuals(right, found)
-    # The first words of the verdict; the rest of it would not fit.
+    # Only the first words of the verdict fit.
     figure.suptitle(re.split("[:.]", found.status.message)[0] if title is None else title)
     return figure
 
@@ -73,7 +73,7 @@ def _draw_terms(ax: Any, found: Recovery) -> None:
     kept = number <= found.rank
     ax.semilogy(number[kept], found.sizes[kept], "o", color="C0", label="kept")
     if not np.all(kept):
-        ax.semilogy(number[~kept], found.sizes[~kept], "x", color="C3", label="when cut off")
+        ax.semilogy(number[~kept], found.sizes[~kept], "x", color="C3", label="cut off")
         ax.axvline(found.rank + 0.5, color="0.6", linewidth=1)
     ax.set_xlabel("term")
     ax.set_ylabel("size")
@@ -86,7 +86,7 @@ def _draw_terms(ax: Any, found: Recovery) -> None:
 
 
 def _draw_residuals(ax: Any, found: Recovery) -> None:
-    """Sorted, on a logarithmic scale: the step between the right data and the wrong ones."""
+    """Sorted, on a logarithmic scale: the step separates inliers from outliers."""
     sizes = np.abs(found.residual)
     wrong = np.zeros(sizes.shape, bool)
     wrong[found.outliers] = True
@@ -94,13 +94,13 @@ def _draw_residuals(ax: Any, found: Recovery) -> None:
     sizes, wrong = sizes[known], wrong[known]
     order = np.argsort(sizes)
     sizes, wrong = sizes[order], wrong[order]
-    # Residuals that are exactly zero have no place on the axis: they join the smallest that have.
+    # Zero residuals cannot be drawn on a logarithmic axis; they are drawn at the smallest nonzero.
     there, rounding = sizes[sizes > 0], np.finfo(float)
     floor = max(there[0], rounding.eps * there[-1]) if there.size else rounding.tiny
     number = np.arange(1, sizes.size + 1)
-    # Of an answer that the data do not support, more cannot be said.
+    # Without a certificate, residuals are only explained or not.
     believed = found.status.succeeded
-    labels = ("right", "wrong") if believed else ("explained", "not explained")
+    labels = ("inliers", "outliers") if believed else ("explained", "not explained")
     for chosen, colour, label in zip((~wrong, wrong), ("C0", "C3"), labels, strict=True):
         if np.any(chosen):
             shown = np.maximum(sizes[chosen], floor)
@@ -118,18 +118,18 @@ def factors(
     labels: Sequence[Sequence[str] | None] | None = None,
     first: int = 0,
 ) -> Any:
-    """Draw the factors of a matrix or tensor: one panel for each mode, one colour for each term.
+    """Plot the factors of a matrix or tensor: one panel per mode, one colour per term.
 
     Parameters
     ----------
     factors : sequence of arrays of shape (length of the mode, rank)
     names : sequence of str, optional
-        Of the modes.
+        Names of the modes.
     labels : sequence, optional
-        For every mode, names of its positions, or None. Named positions are drawn as dots, for
+        For every mode, names of its positions, or None. Named positions are drawn as dots, since
         names have no order; others are joined by lines.
     first : int
-        The number of the first position where there are no names.
+        The number of the first position, if positions have no names.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def factors(
     """
     arrays = [np.asarray(factor) for factor in factors]
     if not arrays or any(array.ndim != 2 for array in arrays):
-        raise ValueError("Factors are arrays of two dimensions, one for each mode.")
+        raise ValueError("factors must be two-dimensional arrays, one for each mode.")
     labels = [None] * len(arrays) if labels is None else labels
     figure = new_figure((4.5 * len(arrays), 3.6))
     axes = figure.subplots(1, len(arrays), squeeze=False)[0]
@@ -166,13 +166,13 @@ def draw_terms(
     first: int,
     joined: bool,
 ) -> None:
-    """The first few columns of an array, each in its colour, numbered for a legend.
+    """Draw the first few columns of an array, each in its colour, numbered for a legend.
 
-    Lines join what has an order; dots on stems stand for what has none.
+    Ordered positions are joined by lines, unordered ones are dots on stems.
     """
     length, shown = len(terms), min(terms.shape[1], SHOWN)
     places = np.arange(first, first + length)
-    # Beside each other, so that terms do not hide each other.
+    # Side by side, so that terms do not hide each other.
     offsets = 0.6 * (np.arange(shown) - (shown - 1) / 2) / SHOWN
     for term, colour in zip(range(shown), colours(shown), strict=True):
         column, look = terms[:, term], {"color": colour, "label": f"{term + 1}"}
@@ -196,20 +196,20 @@ def before_after(
     columns: Sequence[str] | None = None,
     first: int = 0,
 ) -> Any:
-    """Draw a table as it came, as it was cleaned, and what was wrong with it.
+    """Plot a table before and after cleaning, and its outliers.
 
     Parameters
     ----------
     data : array of shape (rows, columns)
-        NaN marks what is missing, and is drawn white.
+        NaN marks missing values, drawn white.
     cleaned : array of the same shape
     outliers : sparse array, or array of the same shape
-        By how much entries were wrong; 0 where they were not.
+        The errors of outliers; 0 elsewhere.
     title : str
     rows, columns : sequence of str, optional
-        Their names.
+        Names of rows and columns.
     first : int
-        The number of the first row and column where there are no names.
+        The number of the first row and column, if they have no names.
 
     Returns
     -------
@@ -228,14 +228,14 @@ def before_after(
     check_tables((data, cleaned, wrong), rows, columns)
     missing, errors = int(np.sum(np.isnan(data))), np.count_nonzero(wrong)
     height, width = data.shape
-    # More rows or columns than pixels show nothing more.
+    # Thin out rows and columns beyond the resolution of the picture.
     thin = tuple(slice(None, None, -(-length // _PIXELS)) for length in data.shape)
     data, cleaned = data[thin], cleaned[thin]
     figure = new_figure((13, 4.4))
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
-    # Wrong entries would take all the colours: those of the cleaned table are what matters.
+    # The colour scale is that of the cleaned table: outliers would dominate it.
     low, high = np.percentile(cleaned, BULK)
-    if low == high:  # one colour for both pictures, the middle one
+    if low == high:  # a constant table, drawn in the middle colour
         low, high = low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))
     both = {"vmin": low, "vmax": high, "cmap": "viridis"}
     draw_cells(axes[0], data, first, (height, width), **both)
@@ -243,9 +243,9 @@ def before_after(
     figure.colorbar(image, ax=axes[:2], extend="both")
     figure.colorbar(_draw_errors(axes[2], wrong, first), ax=axes[2], extend="both")
     titles = (
-        f"as it came ({missing} missing)",
+        f"data ({missing} missing)",
         "cleaned",
-        f"what was wrong ({errors} entries)",
+        f"outliers ({errors} entries)",
     )
     for ax, text in zip(axes, titles, strict=True):
         ax.set_title(text)
@@ -259,12 +259,12 @@ def before_after(
 
 
 def _draw_errors(ax: Any, wrong: np.ndarray, first: int) -> Any:
-    """By how much entries were wrong: cells, or dots where cells are too small to be seen."""
+    """Draw the errors of outliers: cells, or dots if cells are too small to see."""
     places = np.nonzero(wrong)
     errors = wrong[places]
     size = float(np.percentile(np.abs(errors), BULK[1])) if len(errors) else 1.0
     colouring = {"vmin": -size, "vmax": size, "cmap": "RdBu_r"}
-    # White is a small error, not none.
+    # Grey for no error: white is a small one.
     ax.set_facecolor("0.9")
     if max(wrong.shape) <= _CELLS:
         return draw_cells(ax, np.where(wrong == 0, np.nan, wrong), first, **colouring)

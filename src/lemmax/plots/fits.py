@@ -1,4 +1,4 @@
-"""Fits of one's own models: data, curve and residuals."""
+"""Plots of fits: data, curve and residuals."""
 
 from typing import Any
 
@@ -9,30 +9,30 @@ from .._dtype import x64_context
 from ..fit import Fit, Prediction
 from ._axes import new_figure
 
-# How much of the colour of the curve its band has.
+# Opacity of the confidence band.
 _BAND = 0.25
-# Wrong data further from the others than so many times their range are drawn that far off.
+# Outliers farther from the other data than this multiple of their range are drawn at this distance.
 _REACH = 1.5
-# A curve through fewer data is drawn at so many times: between few, lines would be seen.
+# Number of points at which a curve through fewer data is drawn, so that it looks smooth.
 _TIMES = 300
 
 
 def fit(
     fitted: Fit, t: Any = None, *, level: float = 0.95, xlabel: str = "t", ylabel: str = "y"
 ) -> Any:
-    """Draw data and curve with its band, wrong data in red, and residuals below.
+    """Plot data, fitted curve with confidence band, outliers in red, and residuals.
 
     Parameters
     ----------
     fitted : Fit
-        What `lemmax.fit` returned, of data in one array of one axis.
+        The result of `lemmax.fit`, for data in one array with one axis.
     t : array, optional
-        Where the data were taken; their numbers if not given. They need not be in order. If they
-        are the only argument of the model, the curve is drawn between them, too.
+        The independent variable. Default: the index of the data. It need not be sorted. If it is
+        the only argument of the model, the curve is also drawn between the data.
     level : float
-        Of the band, in which the curve lies.
+        Confidence level of the band.
     xlabel, ylabel : str
-        Names of the axes.
+        Labels of the axes.
 
     Returns
     -------
@@ -51,10 +51,10 @@ def fit(
     """
     residual = fitted.residual
     if not isinstance(residual, np.ndarray) or residual.ndim != 1 or np.iscomplexobj(residual):
-        raise ValueError("Only fits to one real array with one axis can be drawn.")
+        raise ValueError("Only fits to one real array with one axis can be plotted.")
     t = np.arange(len(residual)) if t is None else np.asarray(t)
     if t.shape != residual.shape:
-        raise ValueError(f"t has shape {t.shape}, and the data have shape {residual.shape}.")
+        raise ValueError(f"t has shape {t.shape}, but the data have shape {residual.shape}.")
     times, curve = _curve(fitted, t, level)
     data = np.asarray(fitted.predict(level).value) - residual
     wrong = np.zeros(len(data), bool)
@@ -77,21 +77,21 @@ def fit(
     far = _REACH * ((high - low) or abs(high) or 1.0)
     within = np.clip(data, low - far, high + far)
     beyond = wrong & (within != data)
-    # A few data lie on the curve; under many it would not be seen.
+    # A few data are drawn on top of the curve; many would hide it.
     style = {"zorder": 3} if len(t) < _TIMES else {"zorder": 1, "markersize": 2}
     for ax, values in ((above, within), (below, -residual)):
         ax.plot(t[~wrong], values[~wrong], ".", color="0.3", label="data", **style)
         near = wrong & ~beyond
         if np.any(near):
-            name = f"wrong ({int(np.sum(near))})"
+            name = f"outliers ({int(np.sum(near))})"
             ax.plot(t[near], values[near], "x", color="C3", label=name, **style)
     if np.any(beyond):
-        name = f"wrong, further off ({int(np.sum(beyond))})"
+        name = f"outliers, farther away ({int(np.sum(beyond))})"
         above.plot(t[beyond], within[beyond], "d", color="C3", fillstyle="none", label=name)
     below.axhline(0, color="C0", linewidth=1)
     left = np.abs(residual[~wrong & np.isfinite(residual)])
     if left.size and np.max(left) > 0:
-        # Wrong data would squeeze the others into a line; here they are not drawn.
+        # Outliers are not drawn here: the other residuals would look like a line.
         limit = 1.3 * float(np.max(left))
         below.set_ylim(-limit, limit)
     above.set_ylabel(ylabel)
@@ -103,7 +103,7 @@ def fit(
 
 
 def _curve(fitted: Fit, t: np.ndarray, level: float) -> tuple[np.ndarray, Prediction]:
-    """Times in their order, many if the model is known there, and the curve with its band."""
+    """The sorted variable, refined if the model allows it, and the curve with its band."""
     leaves, structure = jax.tree.flatten(fitted.task.args)
     if len(leaves) == 1 and len(t) < _TIMES and np.array_equal(leaves[0], t):
         times = np.linspace(np.min(t), np.max(t), _TIMES)
@@ -115,9 +115,9 @@ def _curve(fitted: Fit, t: np.ndarray, level: float) -> tuple[np.ndarray, Predic
 
 
 def _is_defined(fitted: Fit, args: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a model takes other times than it was fitted at."""
+    """Whether a model accepts other values of the variable than those it was fitted to."""
     try:
         with x64_context():
             return jax.eval_shape(fitted.task.model, fitted.x, *args).shape == shape
-    except Exception:  # whatever a model may raise that was made for one number of data
+    except Exception:  # a model for a fixed number of data may raise anything
         return False

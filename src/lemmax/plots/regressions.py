@@ -1,4 +1,4 @@
-"""Regressions: coefficients, and what they leave unexplained."""
+"""Plots of regressions: coefficients and residuals."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,17 +15,17 @@ def regression(
     columns: Sequence[str] | None = None,
     first: int = 0,
 ) -> Any:
-    """Draw the coefficients of a regression and its residuals, of one or several right-hand sides.
+    """Plot the coefficients and residuals of a regression with one or more right-hand sides.
 
     Parameters
     ----------
     coefficients : array of shape (columns,) or (columns, right-hand sides)
     residuals : array of shape (rows,) or (rows, right-hand sides)
-        The right-hand sides less what is explained of them.
+        The right-hand sides minus their predictions.
     columns : sequence of str, optional
         Names of the columns.
     first : int
-        The number of the first row, and of the first column where they have no names.
+        The number of the first row, and of the first column if columns have no names.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def regression(
     sides = [part[:, None] if part.ndim == 1 else part for part in sides]
     if any(part.ndim != 2 for part in sides) or sides[0].shape[1] != sides[1].shape[1]:
         raise ValueError(
-            "Coefficients and residuals need a column for each right-hand side; got shapes "
+            "coefficients and residuals need a column for each right-hand side; got shapes "
             f"{sides[0].shape} and {sides[1].shape}."
         )
     check_names(columns, len(sides[0]), "coefficients")
@@ -71,7 +71,7 @@ def _draw_as_dots(
 def _draw_as_colours(
     figure: Any, ax: Any, values: np.ndarray, names: Sequence[str] | None, first: int
 ) -> None:
-    """Too many right-hand sides for colours of their own: they are the rows of a picture."""
+    """Draw right-hand sides as rows of an image, if they are too many for separate colours."""
     length, count = values.shape
     size = float(np.percentile(np.abs(values), BULK[1])) or 1.0
     low = -size if np.any(values < 0) else 0.0

@@ -1,4 +1,4 @@
-"""Runs: what was reached, and what it took."""
+"""Plots of runs: convergence against cost."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from ..solve.compare import column_of
 from ._axes import colours, new_figure
 
 _LINE_STYLES = ("-", (0, (4, 2)), (0, (1, 1.2)), "-.")
-# Runs whose costs differ by more than this would not be seen side by side on a linear axis.
+# If costs differ by more than this factor, the axis is not linear.
 _LOPSIDED = 20
 
 
@@ -22,23 +22,23 @@ def convergence(
     ax: Any = None,
     title: str = "",
 ) -> Any:
-    """Draw the value, or a metric, of one or several runs against the steps.
+    """Plot the objective value, or a metric, of one or several runs against the steps.
 
     Parameters
     ----------
     results : Result, dict or sequence of Result
-        One run, or several, by name if they have one.
+        One run, or several; a dict gives their names.
     metric : str, optional
-        A column of ``result.trace.metrics``; the objective value if not given.
+        A metric of ``result.trace.metrics``. Default: the objective value.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
+        The axes to draw in. Default: a new figure.
     title : str
-        A run does not know the names of its method and problem; here they can be told.
+        Title of the plot.
 
     Returns
     -------
     matplotlib Figure
-        A new one that pyplot does not know, or that of ``ax``.
+        A new figure that is not registered with pyplot, or that of ``ax``.
 
     Examples
     --------
@@ -64,26 +64,26 @@ def convergence(
     if title:
         ax.set_title(title)
     if len(named) > 1:
-        # Beside the curves; in somebody else's axes there may be no room for that.
+        # Outside of the plot; in the caller's axes there may be no room for that.
         ax.legend(**(_OUTSIDE if own else {}))
     return ax.figure
 
 
 def compare(comparison: Comparison, metric: str | None = None, title: str | None = None) -> Any:
-    """Draw a comparison thrice: against steps, passes over the measurements, and seconds.
+    """Plot a comparison against steps, passes over the measurements, and seconds.
 
-    Single steps are not timed: the seconds of an iterate are the mean time of a step times the
-    number of steps, compilation apart. Where one run is much longer than another the axis is
-    logarithmic beyond its first part, which begins at 0.
+    Single steps are not timed: the seconds of an iterate are the mean time per step, without
+    compilation, times the number of steps. If the costs of runs differ a lot, the axis is linear
+    near 0 and logarithmic beyond.
 
     Parameters
     ----------
     comparison : Comparison
-        From `lemmax.compare`.
+        The result of `lemmax.compare`.
     metric : str, optional
-        A column of the traces' metrics; the objective value if not given.
+        A metric of the traces. Default: the objective value.
     title : str, optional
-        The problem's map and loss if not given.
+        Default: the problem's map and loss.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def compare(comparison: Comparison, metric: str | None = None, title: str | None
     )
     for ax, (label, cost) in zip(axes, costs, strict=True):
         _draw(ax, comparison.results, metric, cost, label)
-    # One axis label and one legend serve all three.
+    # All three share one axis label and one legend.
     for ax in axes[1:]:
         ax.set_ylabel("")
     axes[-1].legend(**_OUTSIDE)
@@ -131,7 +131,7 @@ def _seconds(result: Result) -> np.ndarray:
 
 def _require_runs(results: Mapping[str, Result]) -> None:
     if not results:
-        raise ValueError("There is nothing to draw: no method has run.")
+        raise ValueError("There is nothing to plot: no method has run.")
 
 
 def _draw(
@@ -141,14 +141,14 @@ def _draw(
     cost: Callable[[Result], np.ndarray],
     label: str,
 ) -> None:
-    # Methods that agree draw over each other; different dashes keep both visible.
+    # Different line styles keep coinciding curves visible.
     looks = zip(colours(len(results)), itertools.cycle(_LINE_STYLES), strict=False)
     costs = {}
     for (name, result), (colour, style) in zip(results.items(), looks, strict=False):
         column = column_of(result, metric)
         if column.ndim != 1:
             raise ValueError(
-                "This is a batch of runs. Draw one of them: "
+                "This is a batch of runs. Plot one of them: "
                 "jax.tree.map(lambda leaf: leaf[i], result)."
             )
         costs[name] = cost(result)
@@ -162,7 +162,7 @@ def _draw(
 
 
 def _show_short_runs(ax: Any, costs: list[np.ndarray]) -> None:
-    """Compress the long end of the axis if a long run would squeeze a short one to the edge."""
+    """Compress the end of the axis if a long run would squeeze a short one to the edge."""
     ends = [cost[-1] for cost in costs if cost[-1] > 0]
     if ends and max(ends) > _LOPSIDED * min(ends):
         ax.set_xscale("symlog", linthresh=min(ends))

@@ -1,4 +1,4 @@
-"""Tables with noise, holes and wrong cells: residuals, predictions, components."""
+"""Plots of tables: residuals, predictions, components."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,16 @@ import numpy as np
 
 from ._axes import check_names, check_tables, draw_cells, new_figure, number_or_name
 
-# A map has so many lines; more rows share them, and then the dots of which lines have so many.
+# Most lines of a residual map, and most dots per line; with more rows, rows share a line.
 _LINES, _DOTS = 360, 960
-# Residuals beyond this many standard errors have the strongest colour of right cells.
+# Standard errors at the end of the colour scale for inliers.
 _LARGE = 4.0
 _TOO_SMALL, _TOO_LARGE, _HOLE = "#08306b", "#a50f15", "0.72"
-# So many cells are drawn with their intervals; more would hide each other.
+# Number of cells drawn with intervals; more would hide each other.
 _DRAWN = 300
-# The normal quantile of a 90 % interval.
+# Normal quantile of a 90 % interval.
 _QUANTILE = 1.6448536269514722
-# Numbers are written into a map of at most so many cells.
+# Numbers are written into maps with at most this many cells.
 _WRITTEN = 150
 
 
@@ -27,21 +27,21 @@ def residual_map(
     columns: Sequence[str] | None = None,
     first: int = 0,
 ) -> Any:
-    """Draw the residual of every cell of a table in units of its standard error.
+    """Plot the residual of every cell of a table, in units of its standard error.
 
-    Of a table with many rows, several share a line, from left to right within every column; of one
-    with very many, the largest residual of a few rows is drawn, wrong cells before right ones.
+    In a table with many rows, several rows share a line, from left to right within every column.
+    With very many rows, the largest residual of a few rows is drawn, outliers before inliers.
 
     Parameters
     ----------
     residuals : array of shape (rows, columns)
-        In standard errors; NaN marks holes, which are drawn grey.
+        In standard errors; NaN marks missing cells, drawn grey.
     wrong : array of bool of the same shape, optional
-        Which cells are wrong.
+        Which cells are outliers.
     rows, columns : sequence of str, optional
-        Their names.
+        Names of rows and columns.
     first : int
-        The number of the first row and column where there are no names.
+        The number of the first row and column, if they have no names.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def residual_map(
     >>> residuals[7, 1] = np.nan
     >>> figure = lm.plots.residual_map(residuals, np.abs(residuals) > 5)
     >>> figure.axes[1].get_title()
-    '1 of 199 cells are wrong, 1 is missing'
+    '1 of 199 cells are outliers, 1 is missing'
     """
     residuals = np.asarray(residuals, np.float64)
     wrong = np.zeros(residuals.shape, bool) if wrong is None else np.asarray(wrong, bool)
@@ -80,7 +80,7 @@ def residual_map(
             ax.axvline(edge - 0.5, color="white", linewidth=1.5)
     known, holes = int(np.sum(~np.isnan(residuals))), int(np.sum(np.isnan(residuals)))
     are = "is" if holes == 1 else "are"
-    ax.set_title(f"{int(wrong.sum())} of {known} cells are wrong, {holes} {are} missing")
+    ax.set_title(f"{int(wrong.sum())} of {known} cells are outliers, {holes} {are} missing")
     number_or_name(ax.xaxis, width, columns, first)
     number_or_name(ax.yaxis, height, rows, first)
     _legend(figure)
@@ -88,12 +88,12 @@ def residual_map(
 
 
 def _in_lines(residuals: np.ndarray, wrong: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cells as they are drawn: so many rows in a line, side by side within every column."""
+    """Cells as they are drawn: this many rows per line, side by side within every column."""
     if step == 1:
         return residuals, wrong
     width = residuals.shape[1]
     group = -(-step // min(step, max(1, _DOTS // width)))
-    # As few as hold all rows: what is left over would be drawn as missing.
+    # As few as possible for all rows: the rest would look like missing cells.
     beside = -(-step // group)
     lines = -(-len(residuals) // step)
     # The last line may be short, and so may the last group of every line.
@@ -113,12 +113,12 @@ def _in_lines(residuals: np.ndarray, wrong: np.ndarray, step: int) -> tuple[np.n
 
 
 def _beside(cells: np.ndarray) -> np.ndarray:
-    """From lines, places in a line and columns to lines in which every column has its places."""
+    """Reorder (line, place, column) so that the places of a column are adjacent in its line."""
     return np.swapaxes(cells, 1, 2).reshape(len(cells), -1)
 
 
 def _draw_shares(ax: Any, residuals: np.ndarray, wrong: np.ndarray, first: int) -> None:
-    """How much of each column is wrong and missing."""
+    """Draw the shares of outliers and missing cells of each column."""
     places = np.arange(first, first + residuals.shape[1])
     bad, holes = 100 * wrong.mean(axis=0), 100 * np.isnan(residuals).mean(axis=0)
     ax.bar(places, bad, color=_TOO_LARGE, width=0.8)
@@ -135,8 +135,8 @@ def _legend(figure: Any) -> None:
     patches = [
         Patch(color=colour, label=label)
         for colour, label in (
-            (_TOO_LARGE, "wrong: too large"),
-            (_TOO_SMALL, "wrong: too small"),
+            (_TOO_LARGE, "outlier: too large"),
+            (_TOO_SMALL, "outlier: too small"),
             (_HOLE, "missing"),
         )
     ]
@@ -144,7 +144,7 @@ def _legend(figure: Any) -> None:
 
 
 def _pale() -> Any:
-    """Colours of right cells, far from those of wrong ones."""
+    """Colours of inliers, distinct from those of outliers."""
     import matplotlib
     from matplotlib.colors import ListedColormap
 
@@ -160,17 +160,17 @@ def _strong() -> Any:
 def predicted_against_observed(
     observed: Any, predicted: Any, errors: Any, unit: str = "", title: str | None = None
 ) -> Any:
-    """Draw what was predicted for cells against what they are, with 90 % intervals.
+    """Plot predicted against observed values of cells, with 90 % intervals.
 
     Parameters
     ----------
     observed, predicted, errors : arrays of one length
-        Values of cells, predictions of them, and the standard errors of these. Of more than 300
-        cells, that many are drawn, evenly chosen.
+        Observed values, predictions, and their standard errors. If there are more than 300
+        cells, an evenly spaced subset is drawn.
     unit : str
-        Of all three.
+        Unit of all three.
     title : str, optional
-        How many of the cells are in their intervals, if not given.
+        Default: the share of cells that lie in their intervals.
 
     Returns
     -------
@@ -192,13 +192,13 @@ def predicted_against_observed(
     )
     if not len(observed) == len(predicted) == len(errors):
         raise ValueError(
-            "Cells, predictions and errors must be as many; got "
+            "observed, predicted and errors must have the same length; got "
             f"{len(observed)}, {len(predicted)} and {len(errors)}."
         )
     known = np.isfinite(observed) & np.isfinite(predicted) & np.isfinite(errors)
     observed, predicted, errors = observed[known], predicted[known], errors[known]
     half = _QUANTILE * errors
-    # Rounding errors are no misses.
+    # Rounding errors do not count as misses.
     rounding = 1e-9 * max(1.0, float(np.max(np.abs(observed), initial=0.0)))
     inside = np.abs(observed - predicted) <= half + rounding
     figure = new_figure((6.4, 5.6))
@@ -239,20 +239,20 @@ def component_map(
     columns: Sequence[str] | None = None,
     first: int = 0,
 ) -> Any:
-    """Draw how columns move with components: loadings in units of each column's spread.
+    """Plot loadings in units of each column's scale.
 
-    Where the spread of a column is its standard deviation, these are correlations.
+    If the scale is the standard deviation, these are correlations.
 
     Parameters
     ----------
     components : array of shape (n_components, columns)
     explained_variance : array of shape (n_components,)
     spread : array of shape (columns,)
-        The unit of every column; a column of spread 0 has loadings of 0.
+        Scale of every column; a column with scale 0 has loadings of 0.
     columns : sequence of str, optional
         Names of the columns.
     first : int
-        The number of the first column where there are no names.
+        The number of the first column, if columns have no names.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def component_map(
     count, width = components.shape
     if size.shape != (count,) or spread.shape != (width,):
         raise ValueError(
-            f"{count} components of {width} columns need as many variances and spreads; got "
+            f"{count} components of {width} columns need matching variances and spreads; got "
             f"shapes {size.shape} and {spread.shape}."
         )
     check_names(columns, width, "columns")
@@ -292,7 +292,7 @@ def component_map(
                 fontsize="x-small",
                 color="white" if strong else "black",
             )
-    figure.colorbar(image, ax=ax, label="loading, in spreads of the column")
+    figure.colorbar(image, ax=ax, label="loading / scale of the column")
     number_or_name(ax.xaxis, width, columns, first)
     number_or_name(ax.yaxis, count, None, 1)
     ax.set_ylabel("component")

@@ -1,4 +1,4 @@
-"""Linear regression as robust or as nonnegative as needed, many right-hand sides at once."""
+"""Linear regression, robust or nonnegative, with many right-hand sides."""
 
 from .api import Regression as Regression
 from .api import regress as regress

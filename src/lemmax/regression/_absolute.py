@@ -1,7 +1,7 @@
-"""Least absolute deviations, with nonnegative coefficients if need be, many right-hand sides.
+"""Least absolute deviations, optionally with nonnegative coefficients, many right-hand sides.
 
-All rows take steps of ADMM together. Where most residuals of a row can vanish, solving for those
-that nearly do makes the answer exact; where not, it goes on from vertex to vertex.
+All rows run ADMM together. Then each row is made exact: if most of its residuals can vanish, by
+solving for those that nearly do; otherwise by moving from vertex to vertex.
 """
 
 from typing import Any, NamedTuple
@@ -16,13 +16,13 @@ from ._vertex import Terms, best_vertex
 
 _RELAXATION = 1.6
 _LOOK = 20
-# Relative accuracy of the steps; more comes from the vertex.
+# Relative accuracy of ADMM; the vertex step does the rest.
 _CLOSE = 1e-7
-# Residuals that are that small, relative to most of the row's targets, are taken for zero.
+# Residuals up to this size, relative to the median target of the row, count as zero.
 _NEARLY = (1e-9, 1e-7, 1e-5, 1e-3)
-# What is called the minimum: a value this close to the bound that the dual variables give.
+# Relative duality gap at which a row is solved.
 _GAP = 1e-9
-# Exchanges at most, for every coefficient.
+# Maximum number of exchanges per coefficient.
 _EXCHANGES = 20
 _DOUBLE, _LOPSIDED = 2.0, 10.0
 
@@ -46,7 +46,7 @@ def least_absolute(
     nonnegative: bool,
     max_steps: int,
 ) -> tuple[Float[Array, "k p"], Bool[Array, " k"]]:
-    """Minimise the weighted sum of absolute residuals of every row; which of them are settled."""
+    """Minimise the weighted sum of absolute residuals of every row; also, which are solved."""
     gain = jnp.sqrt(jnp.mean(jnp.sum(design**2, axis=0)))
     gain = jnp.where(gain > 0, gain, 1)
     typical = _typical(rows, weights)
@@ -59,9 +59,9 @@ def least_absolute(
 
 
 def _typical(rows: Array, weights: Array) -> Array:
-    """The median size of what is known of a row and not zero; 1 if there is nothing.
+    """The median absolute value of a row's nonzero known targets; 1 if there are none.
 
-    Not the mean, nor the norm: a gross error must not say what is small.
+    Not the mean or the norm, which outliers would inflate.
     """
     sizes = jnp.where((weights > 0) & (rows != 0), jnp.abs(rows), jnp.nan)
     median = jnp.nanmedian(sizes, axis=1)
@@ -76,10 +76,10 @@ def _steps(
     nonnegative: bool,
     max_steps: int,
 ) -> tuple[Array, Array]:
-    """ADMM with the splits ``w = t A' - b``, and ``u = t >= 0`` if coefficients must be that.
+    """ADMM with the splitting ``w = t A' - b``, and ``u = t >= 0`` for nonnegative coefficients.
 
-    Returns the coefficients, and the dual variables of the first split, at most the weights in
-    size.
+    Returns the coefficients, and the dual variables of the first splitting, bounded by the
+    weights.
     """
     _, s, right = thin_svd(design)
     curvature = s**2 + (1 if nonnegative else 0)
@@ -113,14 +113,14 @@ def _steps(
 
     close = max(_CLOSE, 50 * float(jnp.finfo(rows.dtype).eps))
     known = jnp.sum(weights > 0, axis=1).astype(rows.dtype)
-    # The sizes of both residuals of the method where nothing is fitted yet.
+    # Scales of the primal and the dual residual before anything is fitted.
     size, pull = typical * jnp.sqrt(jnp.maximum(known, 1)), jnp.maximum(_norm(weights), 1e-30)
 
     def several(state: _State) -> _State:
         new, (primal, dual) = jax.lax.scan(step, state, None, length=_LOOK)
         primal, dual = primal[-1] / size, dual[-1] / pull
         settled = (primal <= close) & (dual <= close)
-        # Both should fall together; the penalty of every row follows, in the first half.
+        # Adapt each row's penalty to balance both residuals, in the first half of the iterations.
         adapt = state.count < max_steps // 2
         up, down = primal > _LOPSIDED * dual, dual > _LOPSIDED * primal
         factor = jnp.where(up & adapt, _DOUBLE, jnp.where(down & adapt, 1 / _DOUBLE, 1.0))
@@ -132,7 +132,7 @@ def _steps(
         )
 
         def keep(after: Array, before: Array) -> Array:
-            """What a row had when it settled: it must not depend on the others."""
+            """Freeze finished rows: their result must not depend on the others."""
             chosen = state.moving[:, None] if after.ndim == 2 else state.moving
             return jnp.where(chosen, after, before)
 
@@ -165,7 +165,7 @@ def _finished(
     nonnegative: bool,
     max_steps: int,
 ) -> tuple[Array, Bool[Array, ""]]:
-    """Solve for the residuals and coefficients that are nearly zero to be so; keep the best."""
+    """Set residuals and coefficients that are nearly zero to zero, solve, and keep the best."""
     eps = jnp.finfo(row.dtype).eps
 
     def value(t: Array) -> Array:
@@ -191,9 +191,9 @@ def _finished(
     levels = jnp.maximum(jnp.asarray(_NEARLY, row.dtype), 100 * eps)
     candidates = jnp.concatenate([t[None, :], jax.lax.map(at, levels)])
     values = jax.vmap(value)(candidates)
-    # Of equally good ones the last: a vertex of many residuals rather than of few.
+    # Of equal values, take the last: it has the most zero residuals.
     best = len(levels) - jnp.argmin(values[::-1])
-    # No point is below this: the value of the dual variables, which are feasible up to A'y.
+    # Lower bound by duality; the dual variables are feasible up to A'y.
     slope = design.T @ dual
     excess = jnp.minimum(slope, 0) if nonnegative else slope
     bound = -jnp.sum(dual * row) - jnp.linalg.norm(excess) * jnp.linalg.norm(t)
@@ -211,7 +211,7 @@ def _finished(
 def _lowest(
     design: Array, row: Array, weight: Array, t: Array, nonnegative: bool, max_steps: int
 ) -> tuple[Array, Bool[Array, ""]]:
-    """From vertex to vertex; coefficients that must not be negative are terms of their own."""
+    """Move from vertex to vertex; sign constraints are terms of the objective."""
     terms = Terms(design, row, weight, weight)
     if nonnegative:
         nothing, walls = jnp.zeros_like(t), jnp.full_like(t, jnp.inf)

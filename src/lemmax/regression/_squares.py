@@ -1,8 +1,8 @@
-"""Least squares with nonnegative coefficients, many right-hand sides at once.
+"""Least squares with nonnegative coefficients, many right-hand sides.
 
-All rows take steps of ADMM together, whose products of matrices they share. Then every row settles
-which of its coefficients are positive by block principal pivoting (Kim and Park, 2011): solve for
-those, exchange the ones that contradict the optimality conditions, and again.
+All rows run ADMM together and share its matrix products. Then block principal pivoting (Kim and
+Park, 2011) finds the positive coefficients of each row: solve for those assumed positive, exchange
+the ones that violate the optimality conditions, and repeat.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ from .._linalg import cholesky, cholesky_solve
 from .._programs import compiled
 
 _RELAXATION = 1.6
-# Steps between two looks at whether all signs have settled, and the changes that are called none:
-# at all, and while no sign changes.
+# Steps between two convergence tests; the relative change at which to stop, and that at which to
+# stop if no sign has changed.
 _LOOK, _STILL, _NEARLY_STILL = 20, 1e-10, 1e-3
-# How often a whole block of coefficients is exchanged without the number of contradictions falling.
+# Number of block exchanges without fewer violations, before exchanging one coefficient at a time.
 _PATIENCE = 3
-# Of the penalty: the range of curvatures that is taken into account.
+# For the penalty: lower bound of the smallest relative curvature.
 _NARROW = 1e-4
 _REFINEMENTS = 10
-# Usually about half of the coefficients are positive: from so many unknowns on, room is made for
-# this share of them first, which is several times cheaper than for all.
+# Usually about half of the coefficients are positive. Beyond this many unknowns, a system for this
+# share of them is tried first, which is several times cheaper than one for all.
 _WORTHWHILE, _ROOM = 48, 0.625
 
 
@@ -35,10 +35,10 @@ def least_squares(
     nonnegative: bool,
     max_steps: int,
 ) -> tuple[Float[Array, "k p"], Bool[Array, " k"]]:
-    """Minimise the weighted sum of squares of every row; which of them are settled."""
+    """Minimise the weighted sum of squares of every row; also, which are solved."""
     shared = bool(jnp.all(weights == weights[:1]))
     if shared:
-        # Rows with the same weights share everything but themselves.
+        # Rows with equal weights share all factorisations.
         root = jnp.sqrt(weights[0])
         design, rows = root[:, None] * design, root[None, :] * rows
     if not nonnegative:
@@ -79,7 +79,7 @@ def _nonnegative(design: Array, rows: Array, max_steps: int) -> tuple[Array, Boo
 def _nonnegative_one_by_one(
     design: Array, rows: Array, weights: Array, max_steps: int
 ) -> tuple[Array, Bool[Array, " k"]]:
-    """Every row has normal equations of its own."""
+    """Rows with different weights: separate normal equations."""
 
     def solve(row_and_weights: tuple[Array, Array]) -> tuple[Array, Array]:
         row, weight = row_and_weights
@@ -95,16 +95,16 @@ def _nonnegative_one_by_one(
 
 
 def _lengths(design: Array) -> Array:
-    """Of the columns, so that all count alike; 1 for a column of zeros."""
+    """Column norms, for scaling; 1 for a zero column."""
     lengths = jnp.sqrt(jnp.sum(design**2, axis=0))
     return jnp.where(lengths > 0, lengths, 1)
 
 
 def _together(gram: Array, linear: Array, max_steps: int) -> Array:
-    """Steps of ADMM for ``t G t / 2 - linear t`` with t = u >= 0, in the eigenvectors of G."""
+    """ADMM for ``t G t / 2 - linear t`` with t = u >= 0, in the eigenvectors of G."""
     values, vectors = jnp.linalg.eigh(gram)
     largest = jnp.maximum(values[-1], jnp.finfo(values.dtype).tiny)
-    # The best penalty for a quadratic function is the geometric mean of its curvatures.
+    # The optimal penalty for a quadratic function is the geometric mean of its curvatures.
     penalty = jnp.sqrt(jnp.maximum(values[0], _NARROW * largest) * largest)
     inverse = (vectors / (jnp.maximum(values, 0) + penalty)[None, :]) @ vectors.T
     size = jnp.max(jnp.abs(linear)) / largest
@@ -131,7 +131,7 @@ def _together(gram: Array, linear: Array, max_steps: int) -> Array:
 
 
 def _exchange(gram: Array, linear: Array, start: Array) -> tuple[Array, Bool[Array, ""]]:
-    """Block principal pivoting of one row, from the signs of a good guess.
+    """Block principal pivoting for one row, started from the signs of an approximate solution.
 
     The columns have length 1, or are zero.
     """
@@ -148,23 +148,23 @@ def _exchange(gram: Array, linear: Array, start: Array) -> tuple[Array, Bool[Arr
 def _exchange_within(
     room: int, gram: Array, linear: Array, start: Array
 ) -> tuple[Array, Bool[Array, ""], Bool[Array, ""]]:
-    """With so many positive coefficients at most; whether there are more is the last answer."""
+    """With a bound on the number of positive coefficients; also, whether it was exceeded."""
     eps = jnp.finfo(gram.dtype).eps
     count = gram.shape[0]
     order = jnp.arange(count)
     there = jnp.diagonal(gram) > 0
 
     def rounding(t: Array, rows: Array, right: Array) -> Array:
-        """A gradient up to this, at t, is none."""
+        """Rounding error of the gradient at t."""
         return 10 * eps * count**0.5 * (jnp.abs(rows) @ jnp.abs(t) + jnp.abs(right))
 
     def on(free: Array) -> tuple[Array, Array]:
-        """The minimiser with all others 0, and the coefficients that contradict optimality."""
+        """The minimiser on the free coefficients, and which violate the optimality conditions."""
         chosen = jnp.argsort(~free, stable=True)[:room]
         free_here, right = free[chosen], jnp.where(free, linear, 0)[chosen]
         part = jnp.where(free_here[:, None] & free_here[None, :], gram[chosen][:, chosen], 0)
-        # A little on the diagonal keeps the factorisation alive where columns coincide; the
-        # refinement after it takes the error out again.
+        # A small ridge makes the factorisation work if columns coincide; iterative refinement
+        # removes its effect.
         factor = cholesky(part + jnp.diag(jnp.where(free_here, 100 * eps, 1)))
 
         def goes_on(state: Any) -> Array:
@@ -186,7 +186,7 @@ def _exchange_within(
         contradictions = jnp.sum(wrong)
         better = contradictions < fewest
         patience = jnp.where(better, _PATIENCE, patience - 1)
-        # All at once, as long as that helps; else the last one alone, which always ends.
+        # All at once while that helps; otherwise only the last, which always terminates.
         last = wrong & (order == jnp.max(jnp.where(wrong, order, -1)))
         free = free ^ jnp.where(patience >= 0, wrong, last)
         t, wrong = on(free)

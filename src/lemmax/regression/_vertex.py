@@ -1,9 +1,9 @@
-"""The minimum of a sum of absolute values is at a vertex: from one to the next, downhill.
+"""Minimise a sum of absolute values by moving from vertex to vertex (Barrodale and Roberts, 1973).
 
-A vertex is where as many terms are zero as there are coefficients. There the slopes of the others
-have to be balanced by those of the zero terms, each within its bounds; if one cannot, letting it go
-leads downhill, up to the weighted median of the places where other terms vanish (Barrodale and
-Roberts, 1973).
+At a vertex as many terms are zero as there are coefficients. It is a minimum if multipliers of the
+zero terms, each within its bounds, balance the slopes of the others. If a multiplier violates its
+bound, releasing its term decreases the objective, up to the weighted median of the points where
+other terms vanish.
 """
 
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-# A row counts as independent of others if so much of it is left when these are projected out.
+# A row counts as linearly independent if this share remains after projecting out the others.
 _INDEPENDENT = 1e-6
-# By so much of their size targets are moved.
+# Relative perturbation of the targets.
 _LITTLE = 1e-7
 
 
@@ -26,7 +26,7 @@ class Terms(NamedTuple):
     targets: Float[Array, " n"]
     up: Float[Array, " n"]
     down: Float[Array, " n"]
-    """May be infinite: then the residual must not be negative."""
+    """May be infinite, which makes the residual nonnegative."""
 
 
 class _State(NamedTuple):
@@ -40,17 +40,18 @@ class _State(NamedTuple):
 def best_vertex(
     terms: Terms, t: Float[Array, " p"], max_steps: int
 ) -> tuple[Float[Array, " p"], Bool[Array, ""]]:
-    """A minimiser, starting from the vertex next to t; and whether it is known to be one.
+    """A minimiser, starting from the vertex nearest to t; and whether optimality is proved.
 
-    If more terms vanish there than there are coefficients, as of exact data, the slopes of one
-    choice of them may prove nothing, and no edge leads down. Of targets moved a little every
-    vertex has a choice of its own, and the slopes that prove the best of those prove ours.
+    At a degenerate vertex, where more terms vanish than there are coefficients (as with exact
+    data), the multipliers of one basis may prove nothing, and no edge leads down. With perturbed
+    targets every vertex has a single basis, and the multipliers that prove its optimality also
+    prove that of the original problem.
     """
     still = jnp.zeros_like(terms.targets)
     found, optimal = _best_vertex(terms, t, still, max_steps)
     size = _LITTLE * jnp.maximum(jnp.max(jnp.abs(terms.targets)), jnp.max(jnp.abs(t)))
     shift = np.random.default_rng(0).uniform(0.5, 1.0, len(terms.targets))
-    # Walls stand: coefficients that are zero begin at theirs, and none is behind another.
+    # Sign constraints are not perturbed: zero coefficients start at their bounds.
     shift = jnp.where(jnp.isfinite(terms.down), size * shift, 0)
     return jax.lax.cond(
         optimal,
@@ -62,7 +63,7 @@ def best_vertex(
 def _best_vertex(
     terms: Terms, t: Array, shift: Array, max_steps: int
 ) -> tuple[Array, Bool[Array, ""]]:
-    """The one that is best for targets moved by a shift."""
+    """The best vertex for perturbed targets."""
     moved = terms._replace(targets=terms.targets + shift)
     basis, complete = _next_vertex(moved, t)
     inverse = jnp.linalg.inv(terms.rows[basis])
@@ -72,15 +73,15 @@ def _best_vertex(
         lambda s: _exchange(moved, s),
         begin,
     )
-    # What many exchanges have done to the inverse is not to be seen in the answer.
+    # Solve again, to remove the rounding errors that many exchanges left in the inverse.
     solved, nearby = (
         jnp.linalg.solve(terms.rows[end.basis], some.targets[end.basis]) for some in (terms, moved)
     )
     residual = terms.rows @ solved - terms.targets
     eps, largest = jnp.finfo(solved.dtype).eps, jnp.max(jnp.abs(solved))
-    # The slopes know nothing of walls that the first vertex may have been behind.
+    # The first vertex may violate a constraint, which the multipliers do not show.
     allowed = jnp.isfinite(terms.down) | (residual >= -100 * eps * largest)
-    # Slopes prove something for residuals of the same sign, and for those that vanish.
+    # The multipliers are a proof if the residuals have the same signs, or vanish.
     sums = jnp.sum(jnp.abs(terms.rows), axis=1) * largest + jnp.abs(terms.targets)
     vanishes = jnp.abs(residual) <= 100 * eps * sums
     same = vanishes | (residual * (terms.rows @ nearby - moved.targets) > 0)
@@ -90,7 +91,7 @@ def _best_vertex(
 
 
 def _next_vertex(terms: Terms, t: Array) -> tuple[Array, Array]:
-    """The rows with the smallest residuals of independent ones, if there are enough."""
+    """The linearly independent rows with the smallest residuals, and whether there are enough."""
     count, size = terms.rows.shape
     sizes = jnp.abs(terms.rows @ t - terms.targets)
     lengths = jnp.linalg.norm(terms.rows, axis=1)
@@ -111,7 +112,7 @@ def _next_vertex(terms: Terms, t: Array) -> tuple[Array, Array]:
 
 
 def _exchange(terms: Terms, state: _State) -> _State:
-    """Leave the vertex along its steepest edge, to the lowest vertex on that; or stay."""
+    """Move along the steepest edge to its lowest vertex; stay if no edge leads down."""
     rows, targets, up, down = terms
     eps = jnp.finfo(rows.dtype).eps
     basis, inverse = state.basis, state.inverse
@@ -120,14 +121,14 @@ def _exchange(terms: Terms, state: _State) -> _State:
     inside = jnp.zeros(len(targets), bool).at[basis].set(True)
     slope = jnp.where(inside, 0, jnp.where(residual < 0, -jnp.where(jnp.isinf(down), 0, down), up))
     balance = -(slope @ rows) @ inverse
-    # Rounding errors of the balance: of the sums it consists of.
+    # Rounding errors of the multipliers.
     tolerance = 100 * eps * ((jnp.abs(slope) @ jnp.abs(rows)) @ jnp.abs(inverse))
     above, below = balance - up[basis], -down[basis] - balance
     violation = jnp.maximum(above, below) - tolerance
     leaving = jnp.argmax(violation)
     direction = jnp.where(above[leaving] > below[leaving], 1.0, -1.0) * inverse[:, leaving]
     rates = rows @ direction
-    # Where along the edge the other terms vanish, and by how much the slope rises there.
+    # Where along the edge the other terms vanish, and the increase of the slope there.
     meets = ~inside & (rates * residual < 0)
     places = jnp.where(meets, -residual / jnp.where(meets, rates, 1), jnp.inf)
     rises = jnp.where(meets, jnp.abs(rates) * (up + down), 0)
@@ -135,7 +136,7 @@ def _exchange(terms: Terms, state: _State) -> _State:
     slopes = jnp.cumsum(rises[order]) - jnp.maximum(above, below)[leaving]
     entering = order[jnp.argmax(slopes >= 0)]
     found = jnp.isfinite(places[entering])
-    # The inverse with another row in the place of the one that leaves (Sherman and Morrison).
+    # Update the inverse for the exchanged row (Sherman-Morrison).
     new_row = rows[entering] @ inverse
     pivot = jnp.where(found, new_row[leaving], 1)
     change = new_row.at[leaving].add(-1)

@@ -1,4 +1,4 @@
-"""`regress`: one design matrix, many right-hand sides."""
+"""`regress`: linear regression with one design matrix and many right-hand sides."""
 
 from typing import Any, NamedTuple
 
@@ -15,14 +15,14 @@ from ._squares import least_squares
 
 
 class Regression(NamedTuple):
-    """Coefficients, one row for each right-hand side."""
+    """Result of `regress`, with one row per right-hand side."""
 
     coefficients: AnyArray
     residual: AnyArray
     """``coefficients @ design.T - targets``; 0 where the target is missing."""
     settled: AnyArray
-    """Which rows are minimisers, as their optimality conditions (of least squares) or a bound by
-    duality (of absolute deviations) show; the others are approximations."""
+    """Which rows are proved minimisers, by optimality conditions (least squares) or by duality
+    (absolute deviations); the others are approximations."""
 
 
 def regress(
@@ -33,30 +33,30 @@ def regress(
     nonnegative: bool = False,
     max_steps: int = 2000,
 ) -> Regression:
-    """Explain many right-hand sides by the columns of one matrix.
+    """Linear regression of many right-hand sides on one design matrix.
 
-    Minimises ``loss(design @ t - target)`` over t, with t >= 0 if asked for, for every row of the
-    targets. The rows share all products of matrices, so that a thousand of them take little
-    longer than the reading of the data; at the end each one is solved exactly on the
-    coefficients and observations that turned out to matter.
+    Minimises ``loss(design @ t - target)`` over t, optionally with t >= 0, for every row of the
+    targets. The rows share all matrix products, so a thousand of them take little longer than
+    reading the data. At the end each row is solved exactly on its nonzero coefficients and active
+    observations.
 
     Parameters
     ----------
     design : array of shape (n, p)
-        One column for each coefficient.
+        One column per coefficient.
     targets : array of shape (k, n), or (n,)
-        One right-hand side in each row. NaN marks what is missing.
+        One right-hand side per row. NaN marks missing values.
     loss : L1 or SquaredL2, optional
-        `SquaredL2` if not given. Its weights, if any, are of the shape of the targets.
+        Default: `SquaredL2`. Weights, if any, have the shape of the targets.
     nonnegative : bool
-        Whether coefficients must not be negative.
+        Whether the coefficients are constrained to be nonnegative.
     max_steps : int
-        Most steps of the iteration that all rows share.
+        Maximum number of iterations.
 
     Returns
     -------
     Regression
-        Arrays of the shape of the targets; NumPy arrays unless JAX arrays were given.
+        The coefficients and residuals; NumPy arrays unless JAX arrays were given.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def regress(
         single = targets.ndim == 1
         design, rows, weights = _checked(design, targets, loss)
         solve = least_absolute if isinstance(loss, L1) else least_squares
-        # Near 1, squares neither over- nor underflow; powers of 2 cost no digit.
+        # Scale to about 1, so that squares do not overflow; powers of 2 are exact.
         units = _unit(design), _unit(rows)
         t, settled = solve(design / units[0], rows / units[1], weights, nonnegative, max_steps)
         t = t * (units[1] / units[0])
@@ -92,13 +92,11 @@ def regress(
 
 def _checked(design: Any, targets: Any, loss: AbstractLoss) -> tuple[Any, Any, Any]:
     if design.ndim != 2 or design.size == 0:
-        raise ValueError(
-            f"The design must be a matrix with rows and columns; got shape {design.shape}."
-        )
+        raise ValueError(f"The design must be a nonempty matrix; got shape {design.shape}.")
     if targets.ndim not in (1, 2) or targets.shape[-1] != design.shape[0] or targets.size == 0:
         raise ValueError(
-            f"A design of shape {design.shape} needs targets of {design.shape[0]} entries, one row "
-            f"for each right-hand side; got shape {targets.shape}."
+            f"A design of shape {design.shape} needs targets with {design.shape[0]} entries, one "
+            f"row per right-hand side; got shape {targets.shape}."
         )
     require_finite(design, "The design")
     rows = jnp.atleast_2d(targets)
@@ -108,7 +106,7 @@ def _checked(design: Any, targets: Any, loss: AbstractLoss) -> tuple[Any, Any, A
         weights = np.broadcast_to(weights, targets.shape).reshape(rows.shape)
     except ValueError as error:
         raise ValueError(
-            f"Weights of shape {weights.shape} do not fit targets of shape {targets.shape}."
+            f"Weights of shape {weights.shape} do not match targets of shape {targets.shape}."
         ) from error
     dtype = jnp.promote_types(design.dtype, rows.dtype)
     weights = np.where(missing, 0, weights)
@@ -118,7 +116,7 @@ def _checked(design: Any, targets: Any, loss: AbstractLoss) -> tuple[Any, Any, A
 
 
 def _unit(array: Any) -> float:
-    """A power of 2 near the typical size of what is not zero."""
+    """A power of 2 near the median absolute value of the nonzero entries."""
     sizes = np.abs(np.asarray(array, np.float64))
     sizes = sizes[sizes > 0]
     return 2.0 ** round(float(np.log2(np.median(sizes)))) if len(sizes) else 1.0

@@ -1,4 +1,4 @@
-"""The loop, compiled; step by step for methods that compute in Python."""
+"""The compiled loop; for methods that run in Python, single steps."""
 
 from jaxtyping import Array
 
@@ -26,7 +26,7 @@ def advance_compiled(plan: Plan, carry: Carry, limit: Array) -> Carry:
 
 
 def visit_compiled(plan: Plan, carry: Carry) -> Carry:
-    """One iterate."""
+    """Evaluate one iterate and move."""
     if plan.method.on_host:
         return advance_on_host(plan, carry, carry.state.step + 1, _evaluate)
     return _visit(plan, carry)

@@ -1,13 +1,13 @@
 """Derivatives of a solution, by the implicit function theorem.
 
-At a solution some residuals may sit at kinks of the loss (they are *active*): they stay there, with
-multipliers s within the subdifferential, and the others are where the loss is smooth. With K the
-rows of the Jacobian that are active and H the Hessian of the Lagrangian, a change of the problem
-moves the solution by the dx that solves
+At a solution some residuals may be at kinks of the loss. These *active* residuals stay at their
+kinks, with multipliers s in the subdifferential; the others are where the loss is smooth. Let K be
+the active rows of the Jacobian and H the Hessian of the Lagrangian. A change of the problem moves
+the solution by the dx that solves
 
     K dx = - change of the active residuals,      H dx + K' ds = - change of the slope,
 
-of minimum norm where that leaves something open. All matrices are of the size of the parameters.
+and has minimum norm if dx is not unique. All matrices are of the order of the parameters.
 """
 
 import functools
@@ -31,20 +31,20 @@ from ..points import AbstractPoint, DensePoint
 from ..problem import Composite
 from ..status import Status
 
-# Directions along which the curvature is below this part of the largest, in scaled parameters, are
-# flat: a multiple of the rounding errors of second derivatives, and of what runs leave unfinished.
+# Directions with a relative curvature below this, in scaled parameters, count as flat: a multiple
+# of the rounding errors of second derivatives and of the inaccuracy of a finished run.
 _FLAT = 1e-9
-# A parameter is scaled up at most so much beside the one that matters most.
+# Lower bound of a parameter's scale, relative to the largest.
 _SCALED = 1e-6
-# Active residuals whose rows depend on each other up to this are redundant.
+# Active rows that are linearly dependent up to this accuracy are redundant.
 _REDUNDANT = 1e-6
-# The point moves by less than this along what is not determined; and a Newton step at a solution
-# changes the measurements by less than this.
+# Largest relative change of the point along undetermined directions; and of the measurements by a
+# Newton step at a solution.
 _UNMOVED, _STATIONARY = 1e-3, 1e-3
-# A change of the active residuals that the parameters cannot follow, relative to it.
+# Largest relative change of the active residuals that no change of the parameters matches.
 _INCONSISTENT = 1e-4
 _LARGEST = 4096
-# Runs that end so may be at a solution; whether they are, the slope tells.
+# Runs with these statuses may have reached a solution; the slope decides.
 _AT_A_SOLUTION = (*(s for s in Status if s.succeeded), Status.PRECISION_FLOOR)
 
 _eigh = one_by_one(lambda a: jnp.linalg.eigh(a))
@@ -52,7 +52,7 @@ _svd = one_by_one(lambda a: jnp.linalg.svd(a, full_matrices=False))
 
 
 class Existence(NamedTuple):
-    """What a derivative needs, each as a truth."""
+    """Conditions for the existence of a derivative."""
 
     succeeded: Bool[Array, ""]
     stationary: Bool[Array, ""]
@@ -61,13 +61,13 @@ class Existence(NamedTuple):
 
 _REASONS = (
     "the run did not succeed, {}",
-    "the run ended where the objective is not stationary; give a smaller tol, or more steps",
+    "the run ended where the objective is not stationary; use a smaller tol or more steps",
     "the data do not determine the point",
 )
 
 
 def opened(problem: Composite, x0: PyTree) -> Composite:
-    """The problem with traced arrays that a user's function closes over among its own."""
+    """The problem, with traced arrays that a user's function closes over as its own leaves."""
     model = problem.map.model
     if model is None or not _closes_over(model):
         return problem
@@ -77,7 +77,7 @@ def opened(problem: Composite, x0: PyTree) -> Composite:
 
 
 def _closes_over(function: Any, depth: int = 4) -> bool:
-    """Whether a function, or one that it calls, closes over traced arrays."""
+    """Whether a function, or a function it calls, closes over traced arrays."""
     held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     held += [*(getattr(function, "__defaults__", None) or ())]
     return any(
@@ -89,12 +89,12 @@ def _closes_over(function: Any, depth: int = 4) -> bool:
 def differentiable(
     run: Callable[[Composite, PyTree], PyTree], problem: Composite, rest: PyTree, options: Implicit
 ) -> PyTree:
-    """``run(problem, rest)``, which returns ``(x, value, code, others)``, as JAX differentiates it.
+    """``run(problem, rest) -> (x, value, code, others)`` with a derivative rule.
 
-    Derivatives are those of x and of the value with respect to the arrays of the problem.
+    The derivatives are those of x and value with respect to the arrays of the problem.
     """
     moving, fixed = eqx.partition(problem, eqx.is_inexact_array)
-    # Whatever else is an array is an argument, too: nothing traced may be closed over.
+    # All other arrays are arguments as well: nothing traced may be closed over.
     numbers, static = eqx.partition((fixed, rest), eqx.is_array)
 
     @jax.custom_jvp
@@ -129,23 +129,23 @@ def _check_size(x: PyTree) -> None:
     if size > _LARGEST:
         raise ValueError(
             "Derivatives of a solution need matrices of the order of its parameters, and "
-            f"{size} are too many. gradient=lm.gradients.NoGradient() has none."
+            f"{size} are too many. Use gradient=lm.gradients.NoGradient() for a constant result."
         )
 
 
 class _Solution(eqx.Module):
-    """A solution and what is held while it moves."""
+    """A solution, and what is held fixed while it moves."""
 
     moving: PyTree
     """The arrays of the problem."""
     fixed: PyTree
-    """The rest of it."""
+    """The static part of the problem."""
     x: PyTree
     at: Array
     """The residual."""
     active: Array
     slopes: Array
-    """Of the loss; 0 where it is active."""
+    """Subgradient of the loss; 0 for active residuals."""
     multipliers: Array
 
     @property
@@ -154,21 +154,21 @@ class _Solution(eqx.Module):
         return ravel_pytree(self.x)[0]
 
     def problem(self, moving: PyTree) -> Composite:
-        """With other arrays."""
+        """The problem with other arrays."""
         return eqx.combine(moving, self.fixed)
 
     def residual(self, u: Array, moving: PyTree) -> Array:
-        """In coordinates that do not depend on u."""
+        """The residual in coordinates that do not depend on u."""
         return _residual(self.problem(moving), ravel_pytree(self.x)[1](u))
 
     def slope(self, u: Array, moving: PyTree) -> Array:
-        """Of the Lagrangian along the parameters; multipliers and what is active are held."""
+        """Gradient of the Lagrangian; the multipliers and the active set are fixed."""
         at, pull = jax.vjp(lambda v: self.residual(v, moving), u)
         smooth = self.problem(moving).loss.subgradient(jnp.where(self.active, self.at, at))
         return pull(jnp.where(self.active, self.multipliers, smooth))[0]
 
     def by_weights(self, moving: PyTree, of_problem: PyTree) -> Array:
-        """The change of the value with that of the loss itself, at the same residual."""
+        """Change of the value due to a change of the loss at a fixed residual."""
         some = ~jnp.all(self.active)
         at = jnp.where(some, jnp.where(self.active, 0, self.at), 1.0).astype(self.at.dtype)
         change = jax.jvp(lambda them: self.problem(them).loss.value(at), (moving,), (of_problem,))[
@@ -181,7 +181,7 @@ class _Solution(eqx.Module):
 def _analysed(
     moving: PyTree, fixed: PyTree, x: PyTree, code: Array, options: Implicit
 ) -> tuple[_Solution, "_System", Existence]:
-    """All that does not depend on the change of the problem."""
+    """Everything that does not depend on the change of the problem."""
     problem: Composite = eqx.combine(moving, fixed)
     flat, unravel = ravel_pytree(x)
     at = _residual(problem, x)
@@ -202,9 +202,9 @@ def _analysed(
 
 
 def _stationary(solution: _Solution, system: "_System", problem: Composite) -> Bool[Array, ""]:
-    """Whether a Newton step would change the measurements by little beside the data.
+    """Whether a Newton step would change the measurements little, relative to the data.
 
-    Along what is not determined there is no such step: there the slope itself must be small.
+    Along undetermined directions there is no Newton step; there the gradient must be small.
     """
     slope = solution.slope(solution.flat, solution.moving)
     dual = jnp.where(solution.active, solution.multipliers, solution.slopes)
@@ -218,7 +218,7 @@ def _stationary(solution: _Solution, system: "_System", problem: Composite) -> B
 def _change(
     solution: _Solution, system: "_System", there: Array, moving: PyTree, of_problem: PyTree
 ) -> tuple[PyTree, Array, Array, Array]:
-    """That of x and of the value, linear in that of the problem; and of the active residuals."""
+    """Changes of x and value, linear in that of the problem; and of the active residuals."""
     flat, change = solution.flat, ((moving,), (of_problem,))
     of_residual = jax.jvp(lambda them: solution.residual(flat, them), *change)[1]
     of_slope = jax.jvp(lambda them: solution.slope(flat, them), *change)[1]
@@ -231,7 +231,7 @@ def _change(
 
 
 def _require(existence: Existence, code: Array) -> Array:
-    """1 if there is a derivative, else NaN; or an error if that is known already."""
+    """1 if there is a derivative, otherwise NaN; an error if the values are concrete."""
     if not is_traced(existence):
         for holds, reason in zip(existence, _REASONS, strict=True):
             if not bool(holds):
@@ -242,18 +242,18 @@ def _require(existence: Existence, code: Array) -> Array:
 
 
 def _require_consistent(of_active: Array, left: Array) -> None:
-    """Where the change is known (in forward mode), refuse one that has no derivative."""
+    """In forward mode, where the change is known, raise an error if it has no derivative."""
     if is_traced((of_active, left)):
         return
     if float(tree_norm(left)) > _INCONSISTENT * float(tree_norm(of_active)):
         raise ValueError(
             "The solution has no derivative along this change: more residuals vanish than there "
-            "are degrees of freedom, and they do not go on doing so."
+            "are degrees of freedom, and the change does not keep them at zero."
         )
 
 
 def _residual(problem: Composite, x: PyTree) -> Array:
-    """In coordinates that do not depend on x."""
+    """The residual in coordinates that do not depend on x."""
     point, data = problem.map(x), problem.data
     if isinstance(data, AbstractPoint):
         point, data = DensePoint(point.dense()), data.dense()
@@ -261,7 +261,7 @@ def _residual(problem: Composite, x: PyTree) -> Array:
 
 
 class _Scaled(eqx.Module):
-    """The active rows, decomposed, in parameters scaled by their Jacobian."""
+    """SVD of the active rows, in parameters scaled by their Jacobian columns."""
 
     size: Array
     left: Array
@@ -280,31 +280,31 @@ class _Scaled(eqx.Module):
         return cls(size, left, reciprocal, jnp.where(seen[:, None], right, 0))
 
     def slope(self, slope: Array) -> Array:
-        """A slope along scaled parameters."""
+        """Gradient in scaled parameters."""
         return slope / self.size
 
     def multipliers(self, slope: Array) -> Array:
-        """Of active residuals, so that they balance the slope; of minimum norm."""
+        """Multipliers of minimum norm that balance the gradient."""
         return self.left @ (self.reciprocal * (self.right @ self.slope(slope)))
 
 
 class _System(eqx.Module):
-    """The equations for a change of the solution."""
+    """The linear system for a change of the solution."""
 
     scaled: _Scaled
     rows: Array
     """The Jacobian of all residuals."""
     hessian: Array
     open: Array
-    """The projector on what the active residuals leave open."""
+    """Projector onto the null space of the active rows."""
     vectors: Array
     inverse: Array
     unknown: Array
-    """Directions that nothing determines, as changes of the parameters; orthonormal, or 0."""
+    """Undetermined directions, as changes of the parameters; orthonormal, or 0."""
 
     @classmethod
     def of(cls, scaled: _Scaled, hessian: Array, rows: Array) -> "_System":
-        """The Hessian rules what the active residuals leave open."""
+        """The Hessian acts on the null space of the active rows."""
         size = scaled.size
         hessian = (hessian + hessian.T) / (2 * size[:, None] * size[None, :])
         held = scaled.right.T @ scaled.right
@@ -319,7 +319,7 @@ class _System(eqx.Module):
         return cls(scaled, rows, hessian, open, vectors, inverse, unknown)
 
     def solve(self, of_active: Array, of_slope: Array) -> Array:
-        """The change of the parameters, of minimum norm."""
+        """The change of the parameters of minimum norm."""
         scaled = self.scaled
         along = -scaled.right.T @ (scaled.reciprocal * (scaled.left.T @ of_active))
         left_over = self.open @ (scaled.slope(of_slope) + self.hessian @ along)
@@ -328,7 +328,7 @@ class _System(eqx.Module):
         return step - self.unknown @ (self.unknown.T @ step)
 
     def determines(self, point: Callable[[Array], PyTree], x: Array) -> Bool[Array, ""]:
-        """Whether the point does not move along what is unknown."""
+        """Whether the point is constant along the undetermined directions."""
         random = np.random.default_rng(0).standard_normal(x.size).astype(x.dtype)
         random = random / self.scaled.size
         unknown = self.unknown @ (self.unknown.T @ random)
@@ -338,7 +338,7 @@ class _System(eqx.Module):
 
 
 def _smallness(problem: Composite, at: Array, options: Implicit) -> Array:
-    """The size of residuals that count as 0."""
+    """The size up to which residuals count as 0."""
     typical = (_data(problem).norm() / at.size**0.5).astype(at.dtype)
     part = 16 * jnp.finfo(at.dtype).eps ** 0.5 if options.zero is None else options.zero
     return jnp.asarray(part, at.dtype) * typical
@@ -349,7 +349,7 @@ def _data(problem: Composite) -> AbstractPoint:
 
 
 def _at_kink(loss: AbstractLoss, at: Array, small: Array) -> Array:
-    """Which residuals are at a kink of the loss, up to this size: its prox is constant there."""
+    """Which residuals are at a kink of the loss, up to this size: the prox is constant there."""
     weights = jnp.ones((), at.dtype) if loss.weights is None else loss.weights
     typical = jnp.sum(weights) / jnp.maximum(jnp.sum(weights > 0, dtype=weights.dtype), 1)
     count = 1 if loss.separable else at.size**0.5

@@ -1,4 +1,4 @@
-"""The parts of a run: arguments checked and brought to the device, and what it hands over."""
+"""Checks and preparation of a run's arguments, and assembly of its result."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,29 +22,29 @@ from .stopping import Stopping
 
 @contextlib.contextmanager
 def among_others() -> Iterator[None]:
-    """Say in a sentence what it means if a run of several processes loses one of them."""
+    """Explain the error that a run over several processes raises if one of them ends."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
         raise RuntimeError(
-            "Another process of this run has ended or does not answer. Start all of them again; "
-            "with a checkpoint they go on from there."
+            "Another process of this run has ended or does not answer. Restart all of them; "
+            "with a checkpoint they continue from there."
         ) from error
 
 
 def as_limit(step: int) -> Array:
-    """The number of an iterate, for the compiled loop."""
-    # Put there without an operation: that would be one more program to compile.
+    """An iterate's number as an argument of the compiled loop."""
+    # By a transfer, not by an operation, which would be one more program to compile.
     return jax.device_put(np.asarray(step, np.int32))
 
 
 def require_compiled(method: AbstractMethod) -> None:
-    """Raise a sentence for a method whose steps are computed by Python."""
+    """Raise an error for a method whose steps are computed in Python."""
     if method.on_host:
         raise ValueError(
-            "This method computes its steps in Python: give it to solve, outside of jit and vmap."
+            "This method computes its steps in Python: use it with solve, outside of jit and vmap."
         )
 
 
@@ -57,7 +57,7 @@ def make_plan(
     tol: float,
     max_steps: int,
 ) -> tuple[Plan, Parameters]:
-    """Check a run's parts, and bring them to one precision on the device."""
+    """Check the arguments of a run, and move them to the device in one precision."""
     method.scope.check(problem)
     for name, metric in metrics.items():
         if not callable(metric):
@@ -84,7 +84,7 @@ def make_plan(
 
 
 def make_result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float) -> Result:
-    """What a run that ended hands over."""
+    """The result of a finished run."""
     return Result(
         x=carry.state.best_x,
         point=plan.problem.map(carry.state.best_x),
@@ -99,12 +99,12 @@ def make_result(plan: Plan, carry: Carry, seconds: float, compile_seconds: float
 
 
 def is_numpy(x0: Parameters) -> bool:
-    """Whether all leaves are NumPy's."""
+    """Whether all leaves are NumPy arrays."""
     return all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in jax.tree.leaves(x0))
 
 
 def check_arguments(problem: Any, method: Any, max_steps: Any, tol: Any, every: Any) -> None:
-    """Raise a sentence for what is not of the right kind."""
+    """Raise an error for arguments of the wrong type."""
     check_kind("The first argument of solve", problem, Composite, "a Composite problem")
     what = "a method such as lm.methods.lmm()"
     check_kind("The second argument of solve", method, AbstractMethod, what)

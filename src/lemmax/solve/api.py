@@ -1,4 +1,4 @@
-"""`solve` and `iterate`: the loop as a user calls it."""
+"""`solve` and `iterate`: the user's interface to the loop."""
 
 import pathlib
 import time
@@ -38,21 +38,21 @@ from .result import Result
 from .stopping import Stopping
 from .trace import cut_trace
 
-# Without a callback a chunk of steps takes about this long, so that Ctrl-C is answered soon.
+# Duration of a chunk of steps without a callback, so that Ctrl-C is answered soon.
 _CHUNK_SECONDS = 0.25
 
 
 @compiled
 def _whole(plan: Plan, x0: Parameters, max_steps: int) -> Carry:
-    """A run without a look from outside; compiled once, also if it is differentiated eagerly."""
+    """A run without callbacks; compiled once, also if it is differentiated eagerly."""
     return advance(plan, start(plan, x0, max_steps + 1), as_limit(max_steps + 1))
 
 
 class Snapshot(NamedTuple):
-    """An iterate of a run that goes on.
+    """An iterate of a running solve, as passed to callbacks.
 
-    ``step`` is its number (0 for the start), ``x`` its parameters, ``value`` the objective there,
-    and ``best_value`` the smallest objective so far.
+    ``step`` is its number (0 for the start), ``x`` its parameters, ``value`` its objective, and
+    ``best_value`` the smallest objective so far.
     """
 
     step: int
@@ -82,24 +82,24 @@ def solve(
     Parameters
     ----------
     problem : Composite
-        What to minimise.
+        The problem to minimise.
     method : AbstractMethod
-        How to move; ``lm.methods.lmm()`` if in doubt.
+        The method; ``lm.methods.lmm()`` if in doubt.
     x0 : array or pytree of arrays
-        Where to start. NumPy arrays in give NumPy arrays out, JAX arrays give JAX arrays;
-        float64 data are computed in float64 even while JAX's x64 mode is off, and then NumPy
-        arrays come out.
+        The starting point. NumPy arrays in give NumPy arrays out, JAX arrays give JAX arrays.
+        Float64 data are computed in float64 even if JAX's x64 mode is off; the results then are
+        NumPy arrays.
     max_steps : int
-        Most steps to take.
+        Maximum number of steps.
     tol : float
-        Relative tolerance. Where the step rule knows a target value: stop when ``value -
-        target`` is ``tol`` times what it was at the start. Otherwise: stop when the value
-        varies by less than ``tol`` times its start over a window. 0 runs all steps.
+        Relative tolerance. If the step rule has a target value, stop when ``value - target`` is
+        at most ``tol`` times its initial value. Otherwise, stop when the value varies by less
+        than ``tol`` times its initial value over a window. 0 runs all steps.
     metrics : dict of callables, optional
         Each ``metric(x, evaluation) -> scalar`` becomes a column of the trace.
     callback : callable, optional
         Called with a `Snapshot` every ``every`` steps; the run stops if it returns True.
-        Neither it nor the progress bar changes the numbers.
+        Callbacks and the progress bar do not change the numbers.
     every : int
         Steps between two calls.
     progress : bool
@@ -107,20 +107,20 @@ def solve(
     stopping : Stopping, optional
         Window, step and divergence tests.
     throw : bool
-        Raise `SolveError` unless the run succeeded, instead of returning its status.
+        Raise `SolveError` if the run fails, instead of only returning its status.
     gradient : lemmax.gradients.AbstractGradient, optional
-        What `jax.grad`, `jax.jacrev` and `jax.jvp` find: the derivative of the solution
-        (`lemmax.gradients.Implicit`, if not given), or none (`lemmax.gradients.NoGradient`).
+        The derivative for `jax.grad`, `jax.jacrev` and `jax.jvp`: that of the solution
+        (`lemmax.gradients.Implicit`, default), or none (`lemmax.gradients.NoGradient`).
     checkpoint : str or Path, optional
-        A folder in which the run is kept every ``every`` steps. The same call goes on from there
-        after the process was killed, and ends as it would have without that, to the last bit; a
-        checkpoint of another problem or method is refused.
+        A folder to which the state is saved every ``every`` steps. If the process is killed, the
+        same call continues from there, with bitwise the same results. A checkpoint of another
+        problem or method is refused.
 
     Returns
     -------
     Result
-        With the best point seen, whatever happened. Ctrl-C ends the run early and returns what
-        it had; so it does for a callback.
+        The outcome, with the best point seen. Ctrl-C ends the run early and returns the result so
+        far, also from within a callback.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def solve(
     """
     check_arguments(problem, method, max_steps, tol, every)
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
+        raise TypeError('metrics must be a dict of functions, such as {"error": ...}.')
     metrics, max_steps = dict(metrics or {}), as_whole(max_steps)
     if gradient is not None:
         check_kind("gradient", gradient, AbstractGradient, "one of lm.gradients")
@@ -144,13 +144,13 @@ def solve(
     if is_traced((problem, method, x0, metrics, tol, stopping)):
         if callback is not None or progress or throw or checkpoint is not None:
             raise ValueError(
-                "Inside jit or vmap there is no callback, progress bar, exception or checkpoint: "
-                "call solve outside of it for those."
+                "Inside jit or vmap there are no callbacks, progress bars, exceptions or "
+                "checkpoints: call solve outside of it to use them."
             )
         if needs_local_x64(problem, x0):
             raise ValueError(
-                "Inside jit or vmap float64 arrays would be cut to float32: turn on x64 mode, "
-                "jax.config.update('jax_enable_x64', True), or give float32 arrays."
+                "Inside jit or vmap float64 arrays would be truncated to float32: enable x64 mode, "
+                "jax.config.update('jax_enable_x64', True), or pass float32 arrays."
             )
         require_compiled(method)
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
@@ -161,7 +161,7 @@ def solve(
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
         bar = progress_bar(type(problem.map).__name__, max_steps) if progress else no_progress_bar()
         with bar as report:
-            # A power of two, so that a different max_steps seldom needs another compilation.
+            # A power of two, so that another max_steps rarely needs another compilation.
             rows = 1 << max_steps.bit_length()
             began = time.perf_counter()
             carry = advance_compiled(plan, start_compiled(plan, x0, rows), as_limit(0))
@@ -188,7 +188,7 @@ def solve(
 
 
 def _traced(plan: Plan, x0: Parameters, max_steps: int, gradient: AbstractGradient) -> Result:
-    """A run inside of ``jit``, ``vmap`` or ``grad``."""
+    """A run inside ``jit``, ``vmap`` or ``grad``."""
 
     def run(problem: Composite, rest: PyTree) -> tuple:
         plan, x0 = rest
@@ -225,19 +225,19 @@ def _traced(plan: Plan, x0: Parameters, max_steps: int, gradient: AbstractGradie
 def iterate(
     problem: Composite, method: AbstractMethod, x0: Parameters, *, max_steps: int = 1000
 ) -> Iterator[Snapshot]:
-    """Step through a run from Python, as slowly as one likes.
+    """Step through a run from Python.
 
     Parameters
     ----------
     problem, method, x0
         As for `solve`.
     max_steps : int
-        Most steps to take.
+        Maximum number of steps.
 
     Yields
     ------
     Snapshot
-        Of the start, then after every step. It ends early only if a value is not finite.
+        The start, then the iterate after each step. Ends early only if a value is not finite.
 
     Examples
     --------
@@ -254,8 +254,8 @@ def iterate(
     check_arguments(problem, method, max_steps, 0.0, 1)
     if is_traced((problem, method, x0)):
         raise ValueError(
-            "iterate steps from Python: call it outside of jit, vmap and grad, or lm.solve inside "
-            "of them."
+            "iterate steps from Python: call it outside of jit, vmap and grad, or use lm.solve "
+            "inside of them."
         )
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
     with precision_context(problem, x0):
@@ -263,7 +263,7 @@ def iterate(
         carry = start_compiled(plan, x0, 1)
     while int(carry.state.status) == Status.RUNNING:
         with precision_context(problem, x0):
-            # Only the newest row of the trace is kept.
+            # Only the newest row of the trace is stored.
             carry = visit_compiled(plan, carry)
             snapshot = _snapshot(carry, 0, gives_numpy)
             if not np.isfinite(snapshot.value):
@@ -272,7 +272,7 @@ def iterate(
 
 
 def _snapshot(carry: Carry, row: int, gives_numpy: bool) -> Snapshot:
-    """The iterate evaluated last; while a run goes on, its step is one behind."""
+    """The iterate evaluated last; during a run, one step behind the newest."""
     step = int(carry.state.step) - int(int(carry.state.status) == Status.RUNNING)
     x = to_numpy(carry.state.evaluated_x) if gives_numpy else carry.state.evaluated_x
     return Snapshot(
@@ -281,7 +281,7 @@ def _snapshot(carry: Carry, row: int, gives_numpy: bool) -> Snapshot:
 
 
 def _watcher(callback: Callable[[Snapshot], Any], gives_numpy: bool) -> Callable[[Carry], bool]:
-    """Show a snapshot to the callback; whether it asks to stop, in whatever kind of truth."""
+    """Pass a snapshot to the callback; return whether it asks to stop."""
 
     def watch(carry: Carry) -> bool:
         answer = callback(_snapshot(carry, int(carry.state.step) - 1, gives_numpy))
@@ -291,7 +291,7 @@ def _watcher(callback: Callable[[Snapshot], Any], gives_numpy: bool) -> Callable
 
 
 class _Looks(NamedTuple):
-    """Who looks at a run between chunks of steps."""
+    """Callback, progress bar and checkpoint, called between chunks of steps."""
 
     watch: Callable[[Carry], bool] | None
     report: Callable[[int, float], None]
@@ -299,7 +299,7 @@ class _Looks(NamedTuple):
     began: float
 
     def stop(self, carry: Carry) -> bool:
-        """Show the run to all of them; whether it is to end."""
+        """Call all of them; return whether the run should stop."""
         rows = int(carry.state.step)
         self.report(rows, float(np.asarray(carry.trace.value)[max(rows - 1, 0)]))
         self.keep(carry)
@@ -308,14 +308,14 @@ class _Looks(NamedTuple):
         return self.watch is not None and self.watch(carry)
 
     def keep(self, carry: Carry) -> None:
-        """Keep the run as it is, and the seconds it took."""
+        """Save the state of the run and the time it took."""
         self.kept.keep(carry, time.perf_counter() - self.began)
 
 
 def _run(plan: Plan, carry: Carry, max_steps: int, looks: _Looks, every: int | None) -> Carry:
-    """Advance in chunks; between chunks the outside world may look, and interrupt."""
+    """Advance in chunks; callbacks and interrupts are handled between them."""
     chunk = every or 16
-    # The limit counts evaluations, the start's included: iterate 0, then every k-th.
+    # The limit counts evaluations including the start: iterate 0, then every k-th.
     limit = 1 if every is None else (int(carry.state.step) or 1) + every
     try:
         while int(carry.state.status) == Status.RUNNING:

@@ -1,4 +1,4 @@
-"""A run that can be killed: its state in a folder, and the way on from there."""
+"""Checkpoints: the state of a run in a folder, from which it can continue."""
 
 import pathlib
 from typing import Any
@@ -20,20 +20,20 @@ _KINDS = Kinds()
 
 
 class Part:
-    """A run that is a stage of a longer computation: kept in the journal of that, if it has one."""
+    """A run that is a stage of a longer computation, saved in that computation's journal."""
 
     def __init__(self) -> None:
         self.stage = begun("solve")
 
     def resumed(self, carry: Carry, max_steps: int) -> tuple[Carry, float]:
-        """The state that was kept, or that of the start, and the seconds it took to get there."""
+        """The saved state, or the initial one, and the time it took."""
         if self.stage.value is None:
             return carry, 0.0
         leaves, seconds = self.stage.value
         return placed(carry, leaves), seconds
 
     def keep(self, carry: Carry, seconds: float) -> None:
-        """Remember where the run is; what was interrupted goes on from where it was before."""
+        """Save the state of the run."""
         status = int(carry.state.status)
         if not self.stage.kept or status == Status.INTERRUPTED:
             return
@@ -45,27 +45,27 @@ class Part:
 
 
 class Checkpoint:
-    """The file that a run is kept in.
+    """The checkpoint file of a run.
 
-    Of several processes the first writes, and all read: the folder must be one that all see.
+    With several processes, the first one writes and all read: all must see the folder.
 
     Parameters
     ----------
     folder : str or Path
-        Made if it is not there.
+        The folder; created if it does not exist.
     plan, x0
-        The run; a file of another one is refused.
+        The run; the file of another run is refused.
     """
 
     def __init__(self, folder: str | pathlib.Path, plan: Plan, x0: Parameters):
         self.path = pathlib.Path(folder) / _NAME
-        # With more steps than before a run goes on.
+        # max_steps is not part of the fingerprint: a run may be continued with more steps.
         parts = plan.problem, plan.method, plan.stopping, dict(plan.metrics), plan.tol, x0
         self.key = digest_of(*parts)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def resumed(self, carry: Carry, max_steps: int) -> tuple[Carry, float]:
-        """The state that was kept, or that of the start, and the seconds it took to get there."""
+        """The saved state, or the initial one, and the time it took."""
         _require_arrays(carry)
         if not self.path.exists():
             return carry, 0.0
@@ -73,13 +73,13 @@ class Checkpoint:
         if kept["key"] != self.key:
             raise ValueError(
                 f"{self.path} is the checkpoint of another run: the problem, the method, x0, tol, "
-                "stopping or metrics differ. Name another folder, or remove the file."
+                "stopping or metrics differ. Use another folder, or remove the file."
             )
         steps = int(kept["steps"])
         if steps > max_steps:
             raise ValueError(
-                f"{self.path} has taken {steps} steps already, and max_steps is {max_steps}: give "
-                "more, or name another folder."
+                f"{self.path} has taken {steps} steps already, and max_steps is {max_steps}: "
+                "increase it, or use another folder."
             )
         state = placed(carry.state, kept["state"])
         trace = placed(
@@ -92,12 +92,12 @@ class Checkpoint:
         return Carry(state, trace), float(kept["seconds"])
 
     def keep(self, carry: Carry, seconds: float) -> None:
-        """Write the state of a run that goes on; the end needs no file, it is a chunk away."""
+        """Save the state of an unfinished run."""
         if int(carry.state.status) != Status.RUNNING:
             return
         if jax.process_index() == 0:
             self._write(carry, seconds)
-        if jax.process_count() > 1:  # nobody goes on before it is there
+        if jax.process_count() > 1:  # wait until the file exists
             multihost_utils.sync_global_devices("lemmax checkpoint")
 
     def _write(self, carry: Carry, seconds: float) -> None:
@@ -116,27 +116,27 @@ def _require_arrays(carry: Carry) -> None:
     for leaf in jax.tree.leaves(carry.state):
         if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
             raise TypeError(
-                f"This method keeps a {type(leaf).__name__} from step to step, which cannot be "
+                f"This method's state contains a {type(leaf).__name__}, which cannot be "
                 "written to a checkpoint."
             )
         if isinstance(leaf, jax.Array) and not (
             leaf.is_fully_addressable or leaf.is_fully_replicated
         ):
             raise TypeError(
-                "This method keeps arrays that are spread over several processes, which cannot be "
-                "written to one checkpoint."
+                "This method's state contains arrays that are sharded over several processes, "
+                "which cannot be written to one checkpoint."
             )
 
 
 def placed(like: Any, arrays: list[np.ndarray]) -> Any:
-    """A pytree of the arrays of a file, where and as those of a new run are."""
+    """A pytree of arrays from a file, with the types and shardings of a new run's state."""
 
     def place(leaf: Any, array: np.ndarray) -> Any:
         if (leaf.shape, leaf.dtype) != (array.shape, array.dtype):
-            raise ValueError("The checkpoint holds arrays of other shapes.")
+            raise ValueError("The checkpoint contains arrays of other shapes.")
         if not isinstance(leaf, jax.Array):
             return array
-        # Also where part of it is on devices of another process.
+        # This also works if part of the array is on devices of another process.
         return jax.make_array_from_callback(array.shape, leaf.sharding, lambda index: array[index])
 
     leaves, structure = jax.tree.flatten(like)

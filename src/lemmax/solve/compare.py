@@ -17,29 +17,34 @@ from .result import Result
 
 
 class Comparison(eqx.Module):
-    """Runs of several methods, and the reasons of those that refused; printed, it is a table."""
+    """Results of several methods on one problem; printed as a table."""
 
     results: dict[str, Result]
     refused: dict[str, str] = eqx.field(static=True)
-    """Methods outside their scope, or too large, with the sentence they refused with."""
+    """Methods that refused the problem (scope or memory), with their messages."""
     problem: str = eqx.field(static=True, default="")
-    """What was solved, in a few words: map and loss."""
+    """Map and loss of the problem, for display."""
     interrupted: bool = eqx.field(static=True, default=False)
     """Whether Ctrl-C ended the comparison."""
     not_run: tuple[str, ...] = eqx.field(static=True, default=())
-    """Methods whose turn had not come by then."""
+    """Methods that had not run when Ctrl-C was pressed."""
 
     def table(self, metric: str | None = None, accuracy: float = 1e-10) -> list[dict[str, Any]]:
-        """One row per method, as plain numbers: what was reached and what it took.
+        """One row per method: final values and costs, as plain numbers.
 
         Parameters
         ----------
         metric : str, optional
-            A column of the trace's metrics; the objective value if not given.
+            A metric of the trace. Default: the objective value.
         accuracy : float
-            Steps, passes over the measurements and seconds are counted until this is reached;
-            None where it is not. Single steps are not timed: ``seconds_to_accuracy`` is the mean
-            time of a step times their number, compilation apart.
+            Steps, passes over the measurements and seconds are counted until this accuracy is
+            reached; None if it is not. ``seconds_to_accuracy`` is the mean time per step, without
+            compilation, times the number of steps.
+
+        Returns
+        -------
+        list of dict
+            One dict per method.
         """
         return [_row(name, result, metric, accuracy) for name, result in self.results.items()]
 
@@ -61,9 +66,10 @@ class Comparison(eqx.Module):
 
 
 class ComparisonError(SolveError):
-    """Raised by ``compare(..., throw=True)``: a run did not succeed.
+    """Raised by ``compare(..., throw=True)`` if a run fails.
 
-    ``method`` is its name, ``result`` what it had, ``comparison`` holds it and the runs before.
+    ``method`` is the name of the method, ``result`` its result, and ``comparison`` contains it
+    and the runs before it.
     """
 
     def __init__(self, method: str, error: SolveError, comparison: Comparison):
@@ -84,21 +90,21 @@ def compare(
     Parameters
     ----------
     problem : Composite
-        What to minimise.
+        The problem to minimise.
     methods : dict of AbstractMethod
-        By name. One outside its scope, or too large for the memory, is left out, and its reason
-        kept.
+        The methods by name. Methods that refuse the problem, because of their scope or the
+        memory they need, are skipped; the reasons are recorded.
     x0 : array or pytree of arrays
-        Where all of them start.
+        The common starting point.
     **options
-        As for `solve`. With ``throw=True`` the `SolveError` also has the name of the ``method``
-        that did not succeed, and a ``comparison`` of the runs so far.
+        As for `solve`. With ``throw=True`` a `ComparisonError` is raised: a `SolveError` with the
+        name of the ``method`` and a ``comparison`` of the runs so far.
 
     Returns
     -------
     Comparison
-        Ctrl-C ends all of it and returns what there is; a callback that asks to stop ends only
-        the run it was called from.
+        The results. Ctrl-C ends the comparison and returns the results so far; a callback that
+        returns True only ends its own run.
 
     Examples
     --------
@@ -108,7 +114,7 @@ def compare(
     >>> methods = {"LMM": lm.methods.lmm(), "PrecGD": lm.methods.prec_gd()}
     >>> comparison = lm.compare(problem, methods, jnp.array([1.5, 1.5]))
     >>> comparison.table()[0]["status"], comparison.refused["PrecGD"][:31]
-    ('TARGET_REACHED', 'PrecGD is for maps of type PSD,')
+    ('TARGET_REACHED', 'PrecGD needs a map of type PSD,')
     """
     _check_arguments(problem, methods, options)
     results, refused, waiting = {}, {}, list(methods)
@@ -134,7 +140,7 @@ def compare(
         except SolveError as error:
             results[waiting.pop(0)] = error.result
             raise ComparisonError(name, error, so_far()) from error
-        except KeyboardInterrupt:  # before the run began: it was still compiling
+        except KeyboardInterrupt:  # before the run began, during compilation
             return so_far(interrupted=True)
         waiting.pop(0)
         ended = results[name].status if name in results else None
@@ -144,7 +150,7 @@ def compare(
 
 
 class _Remembered:
-    """A callback, and whether it has asked to stop: Ctrl-C ends a run with the same status."""
+    """A callback that records whether it asked to stop, to tell this from Ctrl-C."""
 
     def __init__(self, callback: Callable[[Snapshot], Any] | None):
         self.callback = callback
@@ -157,12 +163,12 @@ class _Remembered:
 
 
 def _check_arguments(problem: Any, methods: Any, options: dict[str, Any]) -> None:
-    """Raise a sentence for what is not of the right kind."""
+    """Raise an error for arguments of the wrong type."""
     check_kind("The first argument of compare", problem, Composite, "a Composite problem")
     example = 'such as {"LMM": lm.methods.lmm()}'
     check_kind("The second argument of compare", methods, Mapping, f"a dict of methods, {example}")
     if not methods:
-        raise ValueError(f"There is nothing to compare: give a dict of methods, {example}.")
+        raise ValueError(f"There is nothing to compare: pass a dict of methods, {example}.")
     for name, method in methods.items():
         check_kind(f"The name {name!r} of a method", name, str, "text")
         what = "a method such as lm.methods.lmm()"
@@ -177,7 +183,7 @@ def _check_arguments(problem: Any, methods: Any, options: dict[str, Any]) -> Non
 
 
 def _in_words(problem: Composite) -> str:
-    """Map, with its sizes, and loss."""
+    """The map with its sizes, and the loss."""
     sizes = ", ".join(
         f"{field.name} {value}"
         for field in dataclasses.fields(problem.map)
@@ -187,10 +193,10 @@ def _in_words(problem: Composite) -> str:
 
 
 def column_of(result: Result, metric: str | None) -> np.ndarray:
-    """The value, or a metric, of every iterate."""
+    """The objective value, or a metric, of every iterate."""
     known = result.trace.metrics
     if metric is not None and metric not in known:
-        raise KeyError(f"No metric called {metric!r} in the trace; there are {sorted(known)}.")
+        raise KeyError(f"The trace has no metric {metric!r}; there are {sorted(known)}.")
     return np.asarray(result.trace.value if metric is None else known[metric])
 
 

@@ -1,4 +1,4 @@
-"""Several runs as one program: what they share is stored once, the rest is stacked."""
+"""Several runs in one program: shared arrays are stored once, the others are stacked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,21 +21,21 @@ class Lanes(eqx.Module):
     """Runs with methods of one kind, side by side."""
 
     stacked: PyTree
-    """The leaves of the plans that differ, with an axis for the lanes in front."""
+    """The leaves of the plans that differ, with a leading lane axis."""
     shared: PyTree
-    """The leaves that are the same for all."""
+    """The leaves that all lanes share."""
 
     def plan(self, stacked: PyTree) -> Plan:
-        """The plan of one lane from its part of what is stacked."""
+        """The plan of one lane, from its part of the stacked leaves."""
         return eqx.combine(stacked, self.shared)
 
     def take(self, lanes: np.ndarray) -> "Lanes":
-        """Some of the lanes."""
+        """A subset of the lanes."""
         return Lanes(take(self.stacked, lanes), self.shared)
 
 
 def take(tree: PyTree, lanes: np.ndarray) -> PyTree:
-    """Some of the lanes of a stacked pytree.
+    """A subset of the lanes of a stacked pytree.
 
     On the host, since the device would compile a program for every number of lanes.
     """
@@ -43,14 +43,14 @@ def take(tree: PyTree, lanes: np.ndarray) -> PyTree:
 
 
 def signature(tree: PyTree) -> Any:
-    """What two pytrees must have in common to be lanes of one program."""
+    """The properties that two pytrees must share to be lanes of one program."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arrays)]
     return jax.tree.structure(tree), tuple(shapes), tuple(map(id, jax.tree.leaves(rest)))
 
 
 def differing(trees: Sequence[PyTree]) -> list[bool]:
-    """Which leaves are not the same in all trees: arrays by identity, single numbers by value."""
+    """Which leaves differ between the trees: arrays by identity, numbers by value."""
 
     def same(leaves: tuple) -> bool:
         first = leaves[0]
@@ -64,7 +64,7 @@ def differing(trees: Sequence[PyTree]) -> list[bool]:
 
 
 def stack(trees: Sequence[PyTree], differ: Sequence[bool], dtype: Any) -> Lanes:
-    """Put trees of one signature side by side."""
+    """Stack trees of one signature."""
     leaves, structure = jax.tree.flatten(trees[0])
     mask = jax.tree.unflatten(structure, differ)
     columns = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
@@ -78,7 +78,7 @@ def stack(trees: Sequence[PyTree], differ: Sequence[bool], dtype: Any) -> Lanes:
 def _stack(column: Sequence[Array], dtype: Any) -> Array:
     together = np.stack([np.asarray(leaf) for leaf in column])
     if column[0].weak_type:
-        # A stack of hyper-parameters is an array like any other: it no longer adapts itself.
+        # A stack of hyper-parameters is an ordinary array: it is no longer weakly typed.
         together = together.astype(np.int32 if together.dtype.kind == "i" else dtype)
     return jax.device_put(together)
 
@@ -91,7 +91,7 @@ def start_lanes(lanes: Lanes, x0: PyTree, rows: int) -> Carry:
 def advance_lanes(
     groups: Sequence[Lanes], carries: Sequence[Carry], limit: Int[Array, ""]
 ) -> list[Carry]:
-    """Evaluate and move all lanes together until none runs or all have got to ``limit``."""
+    """Evaluate and move all lanes together until all have ended or reached ``limit``."""
     sizes = [carry.state.step.shape[0] for carry in carries]
     problems = _concatenated([lanes.stacked.problem for lanes in groups])
     common = groups[0].shared.problem
@@ -104,12 +104,12 @@ def advance_lanes(
         return jnp.any(jnp.concatenate([_active(carry.state, limit) for carry in carries]))
 
     def visit(carries: list[Carry]) -> list[Carry]:
-        # Everywhere the measurements are the same array: one product with a matrix, whose
-        # columns are the lanes, instead of as many products with a vector.
+        # If the lanes share their measurements, this is one matrix-matrix product instead of one
+        # matrix-vector product per lane.
         states = [carry.state for carry in carries]
         together = jax.vmap(evaluate)(problems, _concatenated([state.x for state in states]))
         evaluations = _split(together, sizes)
-        # Lanes that run are all at the same iterate; what others write there is cut off later.
+        # All running lanes are at the same iterate; rows written by others are cut off later.
         row = jnp.max(jnp.concatenate([jnp.where(_active(s, limit), s.step, 0) for s in states]))
         return [
             _settle(lanes, carry, evaluation, row, limit)
@@ -122,11 +122,11 @@ def advance_lanes(
 def _settle(
     lanes: Lanes, carry: Carry, evaluation: Evaluation, row: Int[Array, ""], limit: Int[Array, ""]
 ) -> Carry:
-    """Judge and move every lane.
+    """Test and move every lane.
 
-    Side by side, if all they do is arithmetic: a program of many small operations takes as long for
-    many lanes as for one. Methods that iterate inside of a step are settled one after the other;
-    side by side each would iterate as often as the slowest.
+    Lanes are vectorised if the step has no inner loop: many small operations then take as long
+    for many lanes as for one. Methods with inner iterations run lane by lane; vectorised, each
+    lane would iterate as often as the slowest.
     """
 
     def one(lane: tuple[PyTree, State, Evaluation]) -> tuple[State, Trace]:
@@ -152,7 +152,7 @@ def _settle(
 
 
 def _iterates(jaxpr: Any) -> bool:
-    """Whether there is a loop in a program whose length its data decide."""
+    """Whether a program contains a loop of data-dependent length."""
     return any(
         equation.primitive.name == "while" or any(map(_iterates, jaxprs_in_params(equation.params)))
         for equation in jaxpr.eqns

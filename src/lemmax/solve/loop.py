@@ -1,4 +1,4 @@
-"""The only outer loop: pure, so that it can be compiled, cut into chunks, and mapped over."""
+"""The only outer loop: a pure function that can be compiled, cut into chunks, and vmapped."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ Metrics = Mapping[str, Callable[[Parameters, Evaluation], Any]]
 
 
 class Plan(eqx.Module):
-    """Everything about a run that does not change during it."""
+    """The constant part of a run."""
 
     problem: Composite
     method: AbstractMethod
@@ -32,15 +32,15 @@ class Plan(eqx.Module):
 
 
 class State(eqx.Module):
-    """Everything about a run that does, except its record."""
+    """The changing part of a run, except its trace."""
 
     x: Parameters
-    """The newest iterate, not evaluated yet while the run goes on."""
+    """The newest iterate; not evaluated yet while the run goes on."""
     evaluated_x: Parameters
-    """The one before, to which the last row of the trace belongs."""
+    """The previous iterate, which the last row of the trace describes."""
     method_state: Any
     step: Int[Array, ""]
-    """The number of steps taken, which is also the row of x in the trace."""
+    """The number of steps taken; also the row of x in the trace."""
     status: Int[Array, ""]
     best_x: Parameters
     best_value: RealScalar
@@ -48,7 +48,7 @@ class State(eqx.Module):
 
 
 class Carry(eqx.Module):
-    """What goes from one step to the next."""
+    """The loop's carry: state and trace."""
 
     state: State
     trace: Trace
@@ -82,7 +82,7 @@ def advance(plan: Plan, carry: Carry, limit: Int[Array, ""]) -> Carry:
 def advance_on_host(
     plan: Plan, carry: Carry, limit: Int[Array, ""], evaluate: Callable[..., Evaluation]
 ) -> Carry:
-    """The same for a method that cannot be compiled: only evaluations are."""
+    """`advance` for a method that cannot be compiled: only evaluations are compiled."""
     while carry.state.status == Status.RUNNING and carry.state.step < limit:
         evaluation = evaluate(plan.problem, carry.state.x)
         state, entries = settle(plan, carry.state, evaluation, carry.state.step)
@@ -91,7 +91,7 @@ def advance_on_host(
 
 
 def visit(plan: Plan, carry: Carry) -> Carry:
-    """Evaluate the newest iterate, record it, judge it, and move on if the run goes on."""
+    """Evaluate, record and test the newest iterate, and take a step if the run goes on."""
     row, evaluation = carry.state.step, plan.problem.evaluate(carry.state.x)
     state, entries = settle(plan, carry.state, evaluation, row)
     return Carry(state, record(carry.trace, row, entries))
@@ -100,9 +100,9 @@ def visit(plan: Plan, carry: Carry) -> Carry:
 def settle(
     plan: Plan, before: State, evaluation: Evaluation, row: Int[Array, ""]
 ) -> tuple[State, Trace]:
-    """All of a visit but evaluating and recording: the next state, and a row of the trace.
+    """The part of a visit after the evaluation: the next state, and a row of the trace.
 
-    It stands apart because runs that share their measurements are evaluated together.
+    It is a function of its own because lanes that share their measurements are evaluated together.
     """
     method, target, value = plan.method, plan.method.target, evaluation.value
     gap = value if target is None else value - jnp.asarray(target, value.dtype)

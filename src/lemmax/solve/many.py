@@ -1,4 +1,4 @@
-"""`solve_many`: a sweep over methods, parameters, data or starts in one compiled program."""
+"""`solve_many`: many runs over methods, parameters, data or starts in one compiled program."""
 
 import pathlib
 import time
@@ -35,11 +35,11 @@ from .result import Result
 from .stopping import Stopping
 from .trace import Trace
 
-# Lanes that have ended leave the program when that saves multiplying this many bytes by a vector,
-# which takes as long as compiling the smaller program, some seconds: a product for many lanes at
-# once is limited by arithmetic, and gets through a hundred gigabytes a second and more. A measured
-# time would be a better guide, but the number of lanes moves the last bits of the results, and
-# those must not depend on a clock.
+# Finished lanes are removed from the program if that saves multiplying this many bytes by a vector,
+# which takes as long as compiling the smaller program, some seconds: a product for many lanes is
+# limited by arithmetic and processes over a hundred gigabytes per second. Bytes are counted instead
+# of seconds because the number of lanes changes the last bits of the results, which must not depend
+# on a clock.
 _BYTES_WORTH_A_PROGRAM = 4e11
 
 _start = compiled(start_lanes)
@@ -47,7 +47,7 @@ _advance = compiled(advance_lanes)
 
 
 class Run(NamedTuple):
-    """One run of a batch: what `lemmax.solve` would be given."""
+    """One run of a batch: the arguments of `lemmax.solve`."""
 
     problem: Composite
     method: AbstractMethod
@@ -56,10 +56,10 @@ class Run(NamedTuple):
 
 
 class BatchSnapshot(NamedTuple):
-    """A batch that goes on.
+    """The state of a running batch, as passed to callbacks.
 
-    ``running`` holds the numbers of the runs that go on, ``trace`` their rows so far (arrays with
-    one row per run and one column per iterate), ``finished`` how many of the ``total`` are done.
+    ``running`` has the numbers of the active runs, ``trace`` their rows so far (arrays with one
+    row per run and one column per iterate), ``finished`` the number of finished runs of ``total``.
     """
 
     running: np.ndarray
@@ -69,15 +69,15 @@ class BatchSnapshot(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Lanes on the device, and the numbers of their runs; padding has the number -1."""
+    """Lanes on the device, and the numbers of their runs; -1 for padding."""
 
     lanes: Lanes
     carry: Carry
     numbers: np.ndarray
     kind: int
-    """Which of the first groups it is a part of."""
+    """The index of the initial group it is part of."""
     places: np.ndarray
-    """Of its lanes in that."""
+    """The indices of its lanes in the initial group."""
 
 
 def solve_many(
@@ -94,32 +94,32 @@ def solve_many(
     """Solve many problems of the same shape at once, each as `lemmax.solve` would.
 
     Arrays that are the same object in all problems, such as the operator, are stored once, and
-    measuring becomes a product of two matrices. Methods may differ. Runs that have ended are
-    taken out of the program, so that they cost nothing more.
+    measuring becomes a matrix-matrix product. Methods may differ. Finished runs are removed from
+    the program, so that they cost nothing more.
 
     Parameters
     ----------
     runs : sequence of Run
-        Their problems and starts must agree in kind and shape, not in numbers.
+        The runs. Their problems and starts must have the same types and shapes.
     max_steps, tol, stopping
         As for `lemmax.solve`.
     callback : callable, optional
         Called with a `BatchSnapshot` at the start, every ``every`` steps, and at the end, when no
-        run is left. It may return one truth value per running run: whether it is to stop there.
+        run is left. It may return one boolean per active run: whether to stop it.
     every : int
-        Steps between two calls, and between two looks at which runs have ended.
+        Steps between two calls, and between two checks for finished runs.
     memory : float
-        Bytes that the runs' own arrays may take; the shared ones are not counted. Batches that
-        would need more are cut into several.
+        Bytes available for the arrays of the runs, shared arrays not counted. Larger batches are
+        split.
     checkpoint : str or Path, optional
-        A folder in which the runs are kept, about every second, at a look. The same call goes on
-        from there after the process was killed, and ends as it would have without that, to the
-        last bit; a checkpoint of other runs is refused.
+        A folder to which the runs are saved about every second. If the process is killed, the
+        same call continues from there, with bitwise the same results. A checkpoint of other runs
+        is refused.
 
     Returns
     -------
     list of Result
-        In the order of the runs. Their ``seconds`` are those of the whole batch.
+        The results in the order of the runs. ``seconds`` is the time of the whole batch.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def solve_many(
     check_positive(every=every)
     if is_traced(runs):
         raise ValueError(
-            "solve_many compiles by itself: call it outside of jit, vmap and grad, or lm.solve "
+            "solve_many compiles by itself: call it outside of jit, vmap and grad, or use lm.solve "
             "inside of them."
         )
     x0s = [run.x0 for run in runs]
@@ -166,7 +166,7 @@ def solve_many(
 
 
 class _Batch:
-    """Runs that fit into memory together."""
+    """Runs that fit in memory together."""
 
     def __init__(self, prepared: list, max_steps: int, first: int, total: int):
         plans = [plan for plan, _ in prepared]
@@ -203,7 +203,7 @@ class _Batch:
         self.groups = list(map(_Group, lanes, carries, numbers, kinds, places))
 
     def _kept(self, limit: int) -> dict[str, Any]:
-        """All that changes in the course of a batch, as arrays."""
+        """The changing state of the batch, as arrays."""
         return {
             "limit": limit,
             "seconds": self.seconds,
@@ -212,7 +212,7 @@ class _Batch:
         }
 
     def _restore(self, kept: dict[str, Any]) -> int:
-        """Be where a batch was; the next limit."""
+        """Restore a saved state; return the next limit."""
         first = self.groups
         self.seconds = kept["seconds"]
         self.groups = []
@@ -226,14 +226,14 @@ class _Batch:
         return kept["limit"]
 
     def _compile(self) -> None:
-        """Run no step, so that compilation can be timed apart."""
+        """Compile without running a step, so that compilation is timed separately."""
         if self.groups:
             began = time.perf_counter()
             self._advance(0)
             self.compile_seconds += time.perf_counter() - began
 
     def _look(self, callback: Any) -> None:
-        """Show what runs, and stop what the callback wants stopped."""
+        """Call the callback, and stop the runs it selects."""
         if callback is None:
             return
         status = [np.asarray(group.carry.state.status) for group in self.groups]
@@ -254,8 +254,8 @@ class _Batch:
         answer = np.asarray(answer)
         if answer.shape != running.shape or answer.dtype != bool:
             raise ValueError(
-                f"The callback must return None or {running.size} truth values, one for each run "
-                f"that goes on; it returned an array of shape {answer.shape} and type "
+                f"The callback must return None or {running.size} booleans, one for each active "
+                f"run; it returned an array of shape {answer.shape} and type "
                 f"{answer.dtype}."
             )
         stops = set(running[answer].tolist())
@@ -264,7 +264,7 @@ class _Batch:
             self.groups[k] = group._replace(carry=_interrupted(group.carry, stopped))
 
     def _repack(self, step: int) -> bool:
-        """Put away the lanes that have ended, if they are many enough; whether it did."""
+        """Remove finished lanes if there are enough of them; return whether it did."""
         running = [np.asarray(g.carry.state.status) == Status.RUNNING for g in self.groups]
         alive = sum(int(np.sum(r)) for r in running)
         ended = sum(r.size for r in running) - alive
@@ -294,11 +294,11 @@ def _arrays(carry: Carry) -> list[np.ndarray]:
 
 
 def _grouped(plans: list[Plan], x0s: list, rows: int) -> list[_Group]:
-    """Runs whose methods are of one kind, together."""
+    """Group the runs by the type of their method."""
     kinds: dict[Any, list[int]] = {}
     for number, plan in enumerate(plans):
         kinds.setdefault(signature((plan.method, plan.metrics)), []).append(number)
-    # The stopping rules are the same for all, and so is which parts of the problem are.
+    # All runs have the same stopping rules, and the same parts of the problem differ.
     dtype = common_dtype(plans[0].problem, x0s[0])
     problem_differs = differing([plan.problem for plan in plans])
     groups = []
@@ -321,7 +321,7 @@ def _rules(plan: Plan) -> tuple:
 
 
 def _packed(group: _Group, lanes: np.ndarray) -> _Group:
-    """Some lanes, and as much padding as makes their number a power of two: few programs."""
+    """Some lanes, padded to a power of two, so that few programs are compiled."""
     count = 1 << (len(lanes) - 1).bit_length()
     padded = np.concatenate([lanes, np.repeat(lanes[:1], count - len(lanes))])
     numbers = np.where(np.arange(count) < len(lanes), group.numbers[padded], -1)
@@ -347,7 +347,7 @@ def _interrupted(carry: Carry, stopped: np.ndarray) -> Carry:
 def _checked(run: Any) -> Run:
     check_kind("Every run", run, Run, "a Run(problem, method, x0)")
     if not isinstance(run.metrics, Mapping):
-        raise TypeError('metrics is a dict of functions, such as {"error": ...}.')
+        raise TypeError('metrics must be a dict of functions, such as {"error": ...}.')
     return run
 
 
@@ -357,13 +357,13 @@ def _require_one_shape(prepared: list) -> None:
     for number, (plan, x0) in enumerate(prepared):
         if signature((plan.problem, x0)) != first or set(plan.metrics) != names:
             raise ValueError(
-                f"Run {number} differs from run 0 in the kind or shape of its problem, start or "
-                "metrics. Give runs of different shapes to solve_many one after the other."
+                f"Run {number} differs from run 0 in the type or shape of its problem, start or "
+                "metrics. Call solve_many separately for runs of different shapes."
             )
 
 
 def _bytes_of_a_run(plan: Plan, x0: Parameters, max_steps: int) -> int:
-    """What one lane keeps while it is evaluated, its trace included."""
+    """Memory of one lane during an evaluation, including its trace."""
     evaluation = jax.eval_shape(plan.problem.evaluate, x0)
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((evaluation, x0)))
     columns = 6 + len(plan.metrics)

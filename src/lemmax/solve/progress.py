@@ -1,4 +1,4 @@
-"""Progress shown while a run goes on, with rich."""
+"""Progress bars, with rich."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ Report = Callable[[int, float], None]
 
 @contextlib.contextmanager
 def progress_bar(description: str, max_steps: int) -> Iterator[Report]:
-    """A bar on stderr; the report function takes the step and the value."""
+    """A progress bar on stderr; the report function takes the step and the value."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,5 +30,5 @@ def progress_bar(description: str, max_steps: int) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def no_progress_bar() -> Iterator[Report]:
-    """Show nothing."""
+    """No output."""
     yield lambda step, value: None

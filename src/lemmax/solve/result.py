@@ -1,4 +1,4 @@
-"""What a run returns."""
+"""The result of a run."""
 
 import pathlib
 from typing import Any
@@ -17,45 +17,45 @@ from .trace import Trace
 
 
 class Result(eqx.Module):
-    """The outcome of `lemmax.solve`.
+    """The result of `lemmax.solve`.
 
-    `x`, `point` and `value` are those of the best iterate: subgradient methods do not go
-    downhill at every step.
+    `x`, `point` and `value` are those of the best iterate: subgradient methods do not decrease the
+    objective in every step.
     """
 
     x: Parameters
     """Parameters of the best iterate."""
     point: AbstractPoint
-    """The point they make; ``result.point.dense()`` is the matrix or tensor itself."""
+    """The point F(x); ``result.point.dense()`` is the matrix or tensor."""
     value: Any
-    """Objective there."""
+    """Objective at x."""
     steps: Any
     """Number of steps taken."""
     last_x: Parameters
     """Parameters of the last iterate."""
     trace: Trace
-    """One row per iterate."""
+    """The trace, one row per iterate."""
     code: Any
-    """The status as an integer, or an array of them for a batch of runs."""
+    """The status as an integer; an array of integers for a batch of runs."""
     seconds: float
-    """Time the run took, compilation apart; NaN inside ``jit`` and ``vmap``."""
+    """Run time without compilation; NaN inside ``jit`` and ``vmap``."""
     compile_seconds: float
-    """Time spent compiling; next to nothing if it had been done before."""
+    """Compilation time; close to 0 if the program was compiled before."""
 
     @property
     def status(self) -> "Status | Array":
-        """How the run ended; for a batch, the array of codes, to compare with `Status` members."""
+        """How the run ended; for a batch, an array of codes to compare with `Status` members."""
         if is_traced(self.code) or self.code.ndim > 0:
             return self.code
         return Status(int(self.code))
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Write it to a file, without pickle; `lemmax.load` reads it.
+        """Write the result to a file, without pickle; `lemmax.load` reads it.
 
         Parameters
         ----------
         path : str or Path
-            By custom with the suffix ``.safetensors``.
+            The file name, by convention with the suffix ``.safetensors``.
         """
         write(path, "Result", self, KINDS)
 
@@ -77,4 +77,4 @@ class Result(eqx.Module):
 
 
 KINDS = Kinds(Result, Trace, DensePoint, KruskalPoint)
-"""What the file of a result may hold."""
+"""The classes that the file of a result may contain."""

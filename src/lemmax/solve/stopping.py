@@ -1,4 +1,4 @@
-"""When to stop, and what to call it."""
+"""Stopping rules."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,23 +8,23 @@ from .._checks import check_positive, check_real
 from .._typing import RealLike, RealScalar
 from ..status import Status
 
-# A window that brings the gap down by less than this factor counts as no progress.
+# A window that reduces the gap by less than this factor counts as no progress.
 _STALL = 1 - 1e-3
 
 
 class Stopping(eqx.Module):
-    """The stopping rules beside ``tol`` and ``max_steps``.
+    """The stopping rules besides ``tol`` and ``max_steps``.
 
     Parameters
     ----------
     window : int
-        Progress is judged over this many steps.
+        Number of steps over which progress is measured.
     step_tol : float
-        Stop when a step moves x by no more than this, relative to its norm. The default 0 stops
-        only when x does not move at all.
+        Stop when a step changes x by at most this, relative to its norm. The default 0 stops only
+        if x does not change at all.
     divergence : float
-        Stop when the gap to the target exceeds that of the start, and of a residual as large as the
-        data, by this factor.
+        Stop when the gap to the target exceeds this multiple of the initial gap and of the loss of
+        a residual as large as the data.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Stopping(eqx.Module):
 
 
 class Progress(eqx.Module):
-    """What the stopping rules remember from step to step."""
+    """The memory of the stopping rules."""
 
     start: RealScalar
     """Gap (value - target) at the start."""
@@ -57,13 +57,13 @@ class Progress(eqx.Module):
     high: RealScalar
     """Largest value in the current window."""
     scale: RealScalar
-    """The value of a residual as large as the data."""
+    """The loss of a residual as large as the data."""
     rounding: RealScalar
-    """Values this small are rounding errors."""
+    """Values up to this are rounding errors."""
 
 
 def begin(scale: RealScalar, rounding: RealScalar) -> Progress:
-    """Nothing seen yet."""
+    """The memory before the first iterate."""
     infinity = jnp.full_like(rounding, jnp.inf)
     return Progress(infinity, infinity, infinity, infinity, -infinity, scale, rounding)
 
@@ -77,10 +77,10 @@ def judge_value(
     has_target: bool,
     tries: bool = False,
 ) -> tuple[Int[Array, ""], Progress]:
-    """Look at the value of the newest point: a status, and the updated memory.
+    """Test the value of the newest point: a status, and the updated memory.
 
-    Of a method that ``tries`` points, the best is looked at; it says itself when nothing is to be
-    gained any more.
+    For a method that ``tries`` trial points the best point is tested; the method itself reports
+    when it is stationary.
     """
     if tries:
         gap = jnp.fmin(gap, progress.best)
@@ -103,11 +103,11 @@ def judge_value(
         stalled = window_ends & (high - low <= tol * start)
         name_of_stall = _settled(best, start)
     stalled = stalled & (not tries)
-    # With tol = 0 all steps are wanted, whatever they bring.
+    # With tol = 0 all steps are taken, whatever the progress.
     wanted = tol > 0
     status = jnp.asarray(Status.RUNNING)
     status = jnp.where(wanted & stalled, name_of_stall, status)
-    # A start at the solution has no gap to compare with; the data's own size serves then.
+    # A start at the solution has no gap to compare with; the scale of the data is used then.
     beyond = gap > stopping.divergence * jnp.maximum(start, progress.scale)
     status = jnp.where(wanted & beyond, Status.DIVERGED, status)
     status = jnp.where(wanted & done, name_of_done, status)
@@ -126,7 +126,7 @@ def judge_value(
 
 
 def _settled(best: RealScalar, start: RealScalar) -> Int[Array, ""]:
-    """No more change: success only if there has been some."""
+    """No more change: a success only if the value decreased before."""
     return jnp.where(best < start, Status.CONVERGED, Status.STAGNATED)
 
 
@@ -139,7 +139,7 @@ def judge_move(
     tol: RealScalar,
     has_target: bool,
 ) -> Int[Array, ""]:
-    """Look at the step just taken: a status."""
+    """Test the step just taken: a status."""
     still = (tol > 0) & (movement <= stopping.step_tol)
     floor = jnp.where(progress.best <= progress.rounding, Status.PRECISION_FLOOR, Status.STAGNATED)
     name_of_still = floor if has_target else _settled(progress.best, progress.start)

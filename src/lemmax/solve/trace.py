@@ -1,4 +1,4 @@
-"""The record of a run, one row per iterate, in arrays of fixed size."""
+"""The trace of a run, one row per iterate, in arrays of fixed size."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from ..methods._base import PASSES_OF_AN_EVALUATION
 
 
 class Trace(eqx.Module):
-    """What happened at each iterate.
+    """The history of a run.
 
-    Row k belongs to the k-th iterate (row 0 to the start) and to the step taken from it; the
-    last row took no step.
+    Row k describes the k-th iterate (row 0 the start) and the step taken from it; no step is taken
+    from the last row.
     """
 
     value: Float[Array, " *rows"]
@@ -28,21 +28,21 @@ class Trace(eqx.Module):
     movement: Float[Array, " *rows"]
     """Change of x, relative to its norm."""
     iterations: Int[Array, " *rows"]
-    """Inner iterations of the linear solver; -1 where no step was taken."""
+    """Inner iterations of the linear solver; -1 if no step was taken."""
     passes: Int[Array, " *rows"]
-    """Passes over the measurements that this iterate and the step from it took."""
+    """Passes over the measurements for this iterate and the step from it."""
     metrics: dict[str, Array]
-    """The caller's own metrics."""
+    """The user's metrics."""
 
     @property
     def passes_to_reach(self) -> np.ndarray:
-        """Passes over the measurements until each iterate of a run was known, itself included."""
+        """Cumulative passes over the measurements, up to and including each iterate."""
         passes = np.asarray(self.passes)
         return np.cumsum(passes) - passes + PASSES_OF_AN_EVALUATION
 
 
 def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
-    """Rows that say that nothing happened yet."""
+    """A trace with empty rows."""
     blank = jnp.full((rows,), jnp.nan, dtype)
     return Trace(
         value=blank,
@@ -67,6 +67,6 @@ def record(trace: Trace, row: Int[Array, ""], entries: Trace) -> Trace:
 def cut_trace(trace: Trace, rows: int) -> Trace:
     """Keep the first rows.
 
-    On the host, since the device would compile a program for every new number of rows.
+    On the host, since the device would compile a program for every number of rows.
     """
     return jax.tree.map(lambda column: jax.device_put(np.asarray(column)[:rows]), trace)

@@ -1,7 +1,7 @@
-"""Laws that every operator, loss and map obeys, as checks to run on one's own.
+"""Law checks for operators, losses and maps, including your own.
 
-Each check raises an AssertionError with a sentence that gives the numbers, and returns nothing
-if all is well. They work in float64, whatever JAX's x64 mode is.
+Each check raises an AssertionError whose message has the numbers, and returns nothing if the laws
+hold. Checks work in float64, in either x64 mode.
 """
 
 from .losses import check_loss as check_loss

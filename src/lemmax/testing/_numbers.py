@@ -1,4 +1,4 @@
-"""Random numbers, comparisons and the sentences of failed checks."""
+"""Random numbers, comparisons and messages of the law checks."""
 
 import math
 from collections.abc import Callable
@@ -11,22 +11,22 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 Key = int | Array
-"""A seed, or a key of `jax.random`."""
+"""A seed, or a `jax.random` key."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled_quickly(function: Function) -> Function:
-    """`equinox.filter_jit` that optimises little.
+    """`equinox.filter_jit` with little optimisation.
 
-    A check runs its functions a few times on tiny arrays: compiling them is what takes time.
+    A check runs its functions a few times on tiny arrays, so compilation dominates.
     """
     options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     return eqx.filter_jit(function, compiler_options=options)  # pyright: ignore
 
 
 def generator(key: Key) -> np.random.Generator:
-    """NumPy's generator from a seed or a JAX key: drawing from it compiles nothing."""
+    """A NumPy generator from a seed or a JAX key; drawing from it compiles nothing."""
     if isinstance(key, int):
         return np.random.default_rng(key)
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
@@ -34,18 +34,18 @@ def generator(key: Key) -> np.random.Generator:
 
 
 def normal_like(rng: np.random.Generator, tree: PyTree) -> PyTree:
-    """A pytree of the same shapes, its entries standard normal and float64."""
+    """A pytree of the same shapes with standard normal float64 entries."""
     return jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(jnp.shape(leaf))), tree)
 
 
 def flat(tree: PyTree) -> np.ndarray:
-    """All entries of a pytree, one after the other."""
+    """All entries of a pytree as one vector."""
     leaves = [np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)]
     return np.concatenate(leaves) if leaves else np.zeros(0)
 
 
 def require(condition: Any, sentence: str) -> None:
-    """Raise the sentence as an AssertionError unless the condition holds."""
+    """Raise an AssertionError with the message unless the condition holds."""
     if not bool(condition):
         raise AssertionError(sentence)
 

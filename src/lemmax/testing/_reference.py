@@ -1,7 +1,7 @@
-"""Reference solutions with many digits, by the plain definition.
+"""Reference solutions with many digits.
 
-The standard library's decimal numbers serve: arrays of them multiply exactly as arrays of floats
-do, and they are twenty times faster than mpmath's.
+They use the decimal numbers of the standard library: arrays of them multiply like arrays of floats,
+and they are twenty times faster than mpmath's.
 """
 
 import decimal

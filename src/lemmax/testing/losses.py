@@ -17,31 +17,31 @@ _STEPS = (1e-2, 1.0, 30.0)
 def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> None:
     """Check value, subgradient, prox and constants of a loss against their definitions.
 
-    - The value is 0 at 0 and never negative, and the subgradient is 0 at 0.
-    - ``value(u) >= value(r) + <subgradient(r), u - r>``, also where entries of r are exactly 0;
-      the subgradient is the derivative where none of them is.
-    - The prox p of r satisfies the same inequality with ``(r - p) / step`` for a subgradient
-      at p, beats random points in the objective it minimises, and is firmly nonexpansive.
-    - An observation of weight 0 does not matter.
-    - If the loss has weights of residuals, they are not negative, ``weight(r) * r`` is the
-      subgradient, and the parabola of these weights lies above the loss.
-    - Every constant in ``constants(size)`` keeps what it promises.
+    - The value is 0 at 0 and nonnegative, and the subgradient is 0 at 0.
+    - ``value(u) >= value(r) + <subgradient(r), u - r>``, also if entries of r are exactly 0; the
+      subgradient is the derivative if no entry is.
+    - The prox p of r satisfies the same inequality with the subgradient ``(r - p) / step`` at p,
+      has a smaller objective than random points, and is firmly nonexpansive.
+    - An observation with weight 0 has no influence.
+    - If the loss has reweighting weights, they are nonnegative, ``weight(r) * r`` is the
+      subgradient, and the parabola with these weights is an upper bound of the loss.
+    - All constants of ``constants(size)`` hold.
 
     Parameters
     ----------
     loss : AbstractLoss
-        What to check.
+        The loss to check.
     size : int
-        Number of entries of the residuals to try.
+        Number of entries of the test residuals.
     key : int or JAX key
-        Source of the random numbers.
+        Seed of the random numbers.
     rtol : float
-        Relative error that counts as rounding.
+        Relative error allowed for rounding.
 
     Raises
     ------
     AssertionError
-        If a law is broken; the message gives the numbers.
+        If a law is violated; the message has the numbers.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def check_loss(loss: AbstractLoss, size: int, key: Key, rtol: float = 1e-10) -> 
         )
         require(
             np.all(slope[at_zero] == 0),
-            f"{name}.subgradient at 0 is {slope[at_zero]}, but 0 is wanted, so that an exact fit "
+            f"{name}.subgradient at 0 is {slope[at_zero]}, but 0 is required, so that an exact fit "
             "is a fixed point.",
         )
         slope_size = np.sqrt(np.sum(slope**2, axis=1))
@@ -105,7 +105,7 @@ def _check_residual_weights(
     weight = np.asarray(jax.vmap(loss.weight)(jnp.asarray(residuals)))
     require(np.all(weight >= 0), f"{name}.weight is {np.min(weight):.3e} somewhere, below 0.")
     require_close(weight * residuals, slope, rtol, f"{name}.weight times r against subgradient")
-    at = value > 0  # where it is 0, a norm has a kink
+    at = value > 0  # a norm has a kink where it is 0
     change = residuals[None, :, :] - residuals[at][:, None, :]
     squares = np.einsum("rk,ruk->ru", weight[at], change**2) / 2
     above = value[at][:, None] + np.einsum("rk,ruk->ru", slope[at], change) + squares
@@ -122,7 +122,7 @@ def _at_double_precision(loss: Any) -> Any:
 
 
 def _residuals(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Random ones of several magnitudes, and the extreme ones: zeros, axes, signs, the origin."""
+    """Random residuals of several magnitudes, and special ones: zeros, axes, signs, the origin."""
     generic = rng.standard_normal((12, size)) * np.repeat([1e-3, 0.3, 3.0, 1e2], 3)[:, None]
     holes = generic * (rng.random(generic.shape) < 0.5)
     axes = np.concatenate([np.eye(size), -0.1 * np.eye(size)])
@@ -158,7 +158,7 @@ def _require_supports(
 ) -> None:
     """``value(u) >= value(r) + <slope, u - r>`` for every r in ``at`` and u in ``others``.
 
-    ``slope_size`` is what the slope's rounding error is relative to.
+    The rounding error of the slope is relative to ``slope_size``.
     """
     change = others[None, :, :] - at[:, None, :]
     bound = value_at[:, None] + np.einsum("rk,ruk->ru", slope, change)
@@ -186,7 +186,7 @@ def _check_constants(
     distance = np.linalg.norm(residuals[:, None] - residuals[None], axis=2)
     change = np.abs(value[:, None] - value[None])
     bend = np.linalg.norm(slope[:, None] - slope[None], axis=2)
-    # For each constant: what it multiplies, what that bounds, and whether from below.
+    # For each constant: what it multiplies, what it bounds, and whether from below.
     claims = {
         "sharpness": (norm, value, True),
         "lipschitz": (distance, change, False),

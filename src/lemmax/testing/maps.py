@@ -41,32 +41,32 @@ def check_map(
     - `direction` and `solve` agree with a dense solve in 60 digits.
     - The projection norms agree with the dense SVD of J, and are ordered.
     - Without damping the direction is ``pinv(J) v``.
-    - A map of degree N is ``J x / N``.
-    - A zero covector has a zero direction, not NaN.
+    - A map of degree N equals ``J x / N``.
+    - A zero covector gives a zero direction, not NaN.
 
     Parameters
     ----------
     map : AbstractMap
-        What to check.
+        The map to check.
     x : pytree of arrays
-        Where. The number of parameters cubed should be small, and the nonzero singular values of
-        J not too far apart: the reference starts from J in float64.
+        The parameters at which to check. The cube of their number should be small, and the
+        nonzero singular values of J not too far apart: the reference starts from J in float64.
     key : int or JAX key
-        Source of the random numbers.
+        Seed of the random numbers.
     covector : AbstractCovector, optional
-        What to precondition; random and dense if not given.
+        The covector to precondition. Default: random and dense.
     formula : callable, optional
-        The map written out, ``formula(x)`` dense. If it is given, `map` must agree with it, and
-        J is its Jacobian; otherwise the Jacobian of ``map(x).dense()``.
+        The map written out, ``formula(x)`` dense. If given, `map` must agree with it, and J is its
+        Jacobian; otherwise J is the Jacobian of ``map(x).dense()``.
     dampings : sequence of floats
-        Positive dampings to check at, in addition to 0.
+        Positive dampings to check, in addition to 0.
     rtol : float
-        Relative error to allow.
+        Relative error allowed.
 
     Raises
     ------
     AssertionError
-        If a law is broken; the message gives the numbers.
+        If a law is violated; the message has the numbers.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def check_map(
 
 
 class _Laws:
-    """The checks of one map at one point, and the reference they share."""
+    """The checks of one map at one point, with their common reference."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Laws:
         self.right_hand_sides = np.stack(right, axis=1)
 
     def derivatives(self) -> None:
-        """F, J dx, J'v and J'J dx; the first-order expansion."""
+        """Check F, J dx, J'v and J'J dx, and the first-order expansion."""
         change = flat(self.dx)
         value = np.asarray(_evaluate(self.written, self.x))
         forward = self.jacobian @ change
@@ -147,7 +147,7 @@ class _Laws:
         )
 
     def solves(self, damping: float) -> None:
-        """`direction` and `solve` against many digits, projection norms against the SVD."""
+        """Check `direction` and `solve` against many digits, projection norms against the SVD."""
         have, direction, solved = self._precondition(self.covector, damping, self.g)
         wanted = damped_solve(self.gram, damping, self.right_hand_sides)
         at = f"at damping {damping:g}"
@@ -158,13 +158,13 @@ class _Laws:
         self._projections(have.projections, damping)
 
     def without_damping(self) -> None:
-        """The pseudo-inverse."""
+        """Check the pseudo-inverse."""
         pseudo_inverse = np.linalg.pinv(self.jacobian, rcond=1e-11)
         _, unravel = ravel_pytree(self.x)
         in_range = unravel(jnp.asarray(self.jacobian.T @ self.v))
         have, direction, solved = self._precondition(self.covector, 0.0, in_range)
         wanted = pseudo_inverse @ self.v
-        # Of a covector orthogonal to the range only rounding errors are left.
+        # For a covector orthogonal to the range, only rounding errors are left.
         scale = 1e-6 * float(np.linalg.norm(pseudo_inverse) * np.linalg.norm(self.v))
         self._close(have.direction, wanted, "precondition without damping", scale)
         self._close(direction, wanted, "direction without damping", scale)
@@ -172,7 +172,7 @@ class _Laws:
         self._projections(have.projections, 0.0)
 
     def zero_covector(self, damping: float) -> None:
-        """Nothing comes from nothing."""
+        """Check that a zero covector gives a zero direction."""
         zero = jax.tree.map(jnp.zeros_like, self.covector)
         for level in (damping, 0.0):
             have, _, solved = self._precondition(zero, level, jax.tree.map(jnp.zeros_like, self.x))
@@ -183,7 +183,7 @@ class _Laws:
                 entries = flat(tree)
                 require(
                     np.all(entries == 0),
-                    f"{self.name}.{what} at damping {level:g} makes {entries} of zero.",
+                    f"{self.name}.{what} at damping {level:g} turns zero into {entries}.",
                 )
 
     def _projections(self, projections: Any, damping: float) -> None:
@@ -216,7 +216,7 @@ class _Laws:
         require_close(actual, expected, self.rtol, f"{self.name}, {what}", scale)
 
 
-# These are compiled once for all points of a map that have the same shapes.
+# Compiled once for all points of a map with the same shapes.
 
 
 @compiled_quickly
@@ -242,7 +242,7 @@ def _damped_parts(
     map: AbstractMap, x: Parameters, covector: AbstractCovector, damping: Array, g: Parameters
 ) -> tuple[PyTree, ...]:
     answer = map.precondition(x, damping, covector)
-    # Computed a second time only if a map has its own: compilation takes most of a check's time.
+    # Computed again only if a map overrides it: compilation dominates the time of a check.
     inherited = type(map).direction is AbstractMap.direction
     direction = answer.direction if inherited else map.direction(x, damping, covector)
     return answer, direction, map.solve(x, damping, g)

@@ -1,4 +1,4 @@
-"""Laws of measurement operators and of the covectors they hand back."""
+"""Laws of measurement operators and of the covectors that their adjoints return."""
 
 import string
 
@@ -21,34 +21,34 @@ from ._numbers import (
     require_close,
 )
 
-# Of the thin matrices that covectors are multiplied by.
+# Number of columns of the thin matrices that covectors are multiplied by.
 _RANK = 2
 
 
 def check_operator(
     operator: AbstractOperator, point: AbstractPoint, key: Key, rtol: float = 1e-12
 ) -> None:
-    """Check that an operator is linear and its adjoint is one.
+    """Check that an operator is linear and its adjoint is correct.
 
-    For random observations s and ``V = adjoint(s)`` it must hold that
-    ``<V, point> = <s, measure(point)>``. A factored point and its dense form must give the same
-    observations, and V must pass `check_covector`.
+    For random observations s and ``V = adjoint(s)``, ``<V, point> = <s, measure(point)>`` must
+    hold. A factored point and its dense form must give the same observations, and V must pass
+    `check_covector`.
 
     Parameters
     ----------
     operator : AbstractOperator
-        What to check.
+        The operator to check.
     point : AbstractPoint
-        A point that it measures, factored if the operator treats factored points by themselves.
+        A point to measure, factored if the operator treats factored points separately.
     key : int or JAX key
-        Source of the random numbers.
+        Seed of the random numbers.
     rtol : float
-        Relative error that counts as rounding.
+        Relative error allowed for rounding.
 
     Raises
     ------
     AssertionError
-        If a law is broken; the message gives the numbers.
+        If a law is violated; the message has the numbers.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def check_operator(
         shape = operator.observation_shape
         require(
             shape is None or tuple(shape) == observed.shape,
-            f"{name} announces observations of shape {shape}, but measures {observed.shape}.",
+            f"{name} declares observations of shape {shape}, but measures {observed.shape}.",
         )
         require_close(of_dense, observed, rtol, f"{name}.measure of a dense point")
         opposite = -2 * np.asarray(observed)
@@ -90,7 +90,7 @@ def check_operator(
             check_covector(covectors[0], rng.integers(2**31).item(), rtol)
 
 
-# Compiled as a whole: operation by operation, each would be a program of its own.
+# Compiled as a whole: otherwise each operation would be compiled separately.
 
 
 @compiled_quickly
@@ -111,21 +111,21 @@ def _carried_back(
 
 
 def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) -> None:
-    """Check a covector's products with thin matrices against plain sums over its entries.
+    """Check a covector's products with thin matrices against sums over its entries.
 
     Parameters
     ----------
     covector : AbstractCovector
-        What to check; of a matrix or tensor.
+        The covector to check, of a matrix or tensor.
     key : int or JAX key
-        Source of the random numbers.
+        Seed of the random numbers.
     rtol : float
-        Relative error that counts as rounding.
+        Relative error allowed for rounding.
 
     Raises
     ------
     AssertionError
-        If a product is wrong; the message gives the numbers.
+        If a product is wrong; the message has the numbers.
 
     Examples
     --------
@@ -163,13 +163,13 @@ def check_covector(covector: AbstractCovector, key: Key, rtol: float = 1e-12) ->
         if isinstance(covector, DenseCovector) and covector.symmetric:
             for mode in range(1, order):
                 require_close(
-                    np.swapaxes(dense, 0, mode), dense, rtol, f"{name} said to be symmetric"
+                    np.swapaxes(dense, 0, mode), dense, rtol, f"{name} declared as symmetric"
                 )
 
 
 @compiled_quickly
 def _products(covector: AbstractCovector, matrices: tuple[Array, ...]) -> tuple[PyTree, ...]:
-    """Every product: without a mode (the last: with all), along a mode, and in all of a cube."""
+    """All products: contractions without each mode and with all, and along each mode."""
     order = len(matrices)
     contracted = {
         k: covector.contract(matrices, k if k < order else None) for k in range(order + 1)

@@ -1,8 +1,8 @@
-"""What is proved about the method, in numbers: constants, predictions, and checks of a run.
+"""The theory of the method in numbers: constants, predictions, and checks of runs.
 
-Everything here may know the truth, which a solver never does. References such as "Theorem 4.1"
-are to the paper of Díaz, Jiang and Labassi; where a constant printed there is wrong, the
-corrected one is used and the docstring says so.
+Everything here may use the true solution, which solvers never see. References such as "Theorem 4.1"
+are to the paper of Díaz, Jiang and Labassi. Where a printed constant is wrong, the corrected one is
+used and the docstring says so.
 """
 
 from ._verdicts import Violation as Violation

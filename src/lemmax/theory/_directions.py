@@ -1,4 +1,4 @@
-"""Low-rank directions of norm 1: random ones, and a climb from them to the extreme ones."""
+"""Low-rank directions of norm 1: random samples, and gradient ascent to extreme ones."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from ..maps import CP, PSD, LowRank, SymmetricCP
 from ..operators import AbstractOperator
 from ..points import DensePoint, KruskalPoint
 
-# The first step of a climb, relative to the parameters; it grows and shrinks with success.
+# Initial step of the ascent, relative to the parameters; it grows and shrinks with success.
 _FIRST_STEP = 0.1
 
 
@@ -28,9 +28,9 @@ class Directions(NamedTuple):
 def random_directions(
     rng: np.random.Generator, map: PSD | LowRank | SymmetricCP | CP, rank: int, samples: int
 ) -> Directions:
-    """Directions of rank 1 up to the given one.
+    """Random directions of rank 1 up to the given rank.
 
-    For symmetric maps every other term is subtracted: differences of two points are such sums.
+    For symmetric maps every other term is subtracted, as in a difference of two points.
     """
     symmetric = isinstance(map, (PSD, SymmetricCP))
     ranks = rng.integers(1, rank + 1, size=samples)
@@ -65,7 +65,7 @@ def climb_all(
     rows: Any,
     steps: int,
 ) -> Array:
-    """The largest ``height(|A Z|, row)`` found uphill from each start, one row per start."""
+    """The largest ``height(|A Z|, row)`` found by ascent from each start, one row per start."""
 
     def climb(start: Directions, row: Any) -> Array:
         slope_at = jax.value_and_grad(lambda d: height(_measure(operator, order, d), row))

@@ -1,4 +1,4 @@
-"""The parameters and promises of the convergence theorems of Section 4, as formulas."""
+"""The parameters and bounds of the convergence theorems of Section 4, as formulas."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def polyak(
     """Part (1) of Theorems 4.1, 4.4, 4.5 and 4.6; Theorems 4.7 and B.12 to B.14 if local."""
     rho = constants.tolerance
     radius = alignment.delta(rho)
-    # Weak: C_ub <= rho s(rho). Strong: e_0 <= s rho / C_ub instead, here made equal to delta.
+    # Weak: C_ub <= rho s(rho). Strong: e_0 <= s rho / C_ub instead, here set equal to delta.
     upper = rho * alignment.s(rho)
     if alignment.strong:
         upper /= radius
@@ -46,9 +46,9 @@ def polyak(
 def _denominator_costs(
     constants: OuterConstants, denominator: Callable[[Projections], Any]
 ) -> tuple[float, float]:
-    """What a denominator costs in gamma, and by how much it lengthens the steps in x.
+    """The factor that a denominator costs in gamma, and by how much it lengthens steps in x.
 
-    The shorter denominators are at least a multiple of the longest: ``<P v, z - z*>`` is at
+    The smaller denominators are at least a multiple of the largest: ``<P v, z - z*>`` is at
     least three quarters of the gap, so ``|P v| >= 3/4 mu`` while ``|Pi v| <= L``; for quadratic
     functions ``|P v| >= 3/8 alpha e`` while ``|Pi v| <= beta e``.
     """
@@ -60,7 +60,7 @@ def _denominator_costs(
         kept = 0.75 * constants.lower / constants.upper / (2 if constants.quadratic else 1)
         return kept**2, 1 / kept
     raise ValueError(
-        "The theorems are about the denominators range_norm, damped_norm and projected_norm of "
+        "The theorems cover the denominators range_norm, damped_norm and projected_norm of "
         "lemmax.steps."
     )
 
@@ -90,9 +90,9 @@ def geometric(constants: OuterConstants, alignment: Alignment) -> dict[str, Any]
 def constant(constants: OuterConstants, alignment: Alignment) -> dict[str, Any]:
     """Part (2) of Theorems 4.5 and 4.6: constant steps, shrinking damping.
 
-    The printed proofs drop a term: with ``gamma <= 1 / (8 beta)`` they miss their last line by a
-    thousandth. With ``1 / (16 beta)``, as here, they are right; docs/theory.md has the line that
-    they lack for the larger step.
+    The printed proofs drop a term: with ``gamma <= 1 / (8 beta)`` their last inequality fails by a
+    thousandth. They hold with ``1 / (16 beta)``, as used here; docs/theory.md has the missing line
+    for the larger step.
     """
     rho, low, high = constants.tolerance, constants.lower, constants.upper
     radius, jacobian = alignment.delta(rho), alignment.lipschitz

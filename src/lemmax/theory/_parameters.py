@@ -1,4 +1,4 @@
-"""What a caller may give for the parameters of a truth, and for the positions of bad data."""
+"""Conversion of a truth's parameters, and of positions of corrupted data."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from ..points import AbstractPoint, KruskalPoint
 def as_parameters(map: AbstractMap, given: Any, what: str) -> Parameters:
     """Parameters as floating-point arrays of the map's shapes; traced ones pass.
 
-    Lists are taken as `lemmax.solve` takes them. A factored point, which is what instances have
-    for a truth, becomes parameters by padding its factors with zero columns.
+    Lists are converted as in `lemmax.solve`. A factored point, such as the truth of an instance,
+    is converted by padding its factors with zero columns.
     """
     if isinstance(given, AbstractPoint):
         given = _padded(map, given, what)
@@ -40,14 +40,14 @@ def as_parameters(map: AbstractMap, given: Any, what: str) -> Parameters:
 
 
 def corrupted_positions(corrupted: Any, measurements: int) -> np.ndarray:
-    """Positions of corrupted measurements, or a sentence."""
+    """Positions of corrupted measurements, checked."""
     positions = np.asarray(corrupted)
     if positions.dtype == bool and positions.shape == (measurements,):
         return np.flatnonzero(positions)
     whole = positions.size == 0 or positions.dtype.kind in "iu"
     if not whole or np.any(positions < 0) or np.any(positions >= measurements):
         raise ValueError(
-            f"corrupted must be positions of measurements, whole numbers from 0 to "
+            f"corrupted must contain positions of measurements, integers from 0 to "
             f"{measurements - 1}; got {corrupted!r}."
         )
     return np.ravel(positions).astype(int)
@@ -59,14 +59,14 @@ def _array(given: Any, what: str) -> Any:
     try:
         return np.asarray(given, np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"The parameters of {what} are no array of numbers: {error}.") from error
+        raise ValueError(f"The parameters of {what} are not numeric: {error}.") from error
 
 
 def _floating(leaf: Any) -> Any:
     if is_traced(leaf):
         return leaf
-    # What comes as NumPy stays so: outside of an x64 context JAX would truncate it later. Inside
-    # jit, a number put on the device would be traced.
+    # NumPy arrays are kept: outside of an x64 context JAX would truncate them later. Inside jit, a
+    # number on the device would be traced.
     with jax.ensure_compile_time_eval():
         found = to_device(leaf)
         return found if isinstance(leaf, jax.Array) else np.asarray(found)
@@ -75,14 +75,14 @@ def _floating(leaf: Any) -> Any:
 def _padded(map: AbstractMap, point: AbstractPoint, what: str) -> Parameters:
     if not isinstance(point, KruskalPoint) or not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
         raise ValueError(
-            f"{type(map).__name__} takes parameters, but {what} is a {type(point).__name__}: give "
-            "parameters that the map takes to it."
+            f"{type(map).__name__} takes parameters, but {what} is a {type(point).__name__}: pass "
+            "the parameters of this point."
         )
     columns = point.factors[0].shape[1]
     if columns > map.rank:
         raise ValueError(
-            f"{type(map).__name__} has rank {map.rank}, but {what} has {columns} columns; give "
-            "parameters that the map takes to it."
+            f"{type(map).__name__} has rank {map.rank}, but {what} has {columns} columns; pass "
+            "the parameters of this point."
         )
     factors = tuple(
         np.pad(np.asarray(factor), ((0, 0), (0, map.rank - columns))) for factor in point.factors
@@ -91,7 +91,7 @@ def _padded(map: AbstractMap, point: AbstractPoint, what: str) -> Parameters:
         return factors
     if len(factors) != len(map.shape) or any(not np.array_equal(f, factors[0]) for f in factors):
         raise ValueError(
-            f"{type(map).__name__} has equal factors, but those of {what} differ; give parameters "
-            "that the map takes to it."
+            f"{type(map).__name__} has equal factors, but those of {what} differ; pass the "
+            "parameters of this point."
         )
     return factors[0]

@@ -1,4 +1,4 @@
-"""Linear algebra of a truth, given by its parameters."""
+"""Linear algebra at the truth, given by its parameters."""
 
 import math
 from typing import Any, NamedTuple
@@ -17,17 +17,17 @@ from .measure import dense_jacobian, require_concrete
 # Singular values below this fraction of the largest do not count towards the rank of the truth.
 _RANK_TOLERANCE = 1e-10
 
-ZERO_TRUTH = "The truth is zero; alignment is about truths that are not."
+ZERO_TRUTH = "The truth is zero; alignment is only defined for nonzero truths."
 
 
 def as_array(parameters: Any) -> np.ndarray:
-    """A NumPy array in float64; raises a sentence inside jit."""
+    """A float64 NumPy array; raises an error inside jit."""
     require_concrete(parameters, "The theory of a problem")
     return np.asarray(parameters, np.float64)
 
 
 def nonzero_singular_values(factor: np.ndarray) -> np.ndarray:
-    """Singular values above rounding level, largest first."""
+    """Singular values above rounding level, in descending order."""
     values = np.linalg.svd(factor, compute_uv=False)
     values = values[values > _RANK_TOLERANCE * values[0]]
     if values.size == 0:
@@ -36,7 +36,7 @@ def nonzero_singular_values(factor: np.ndarray) -> np.ndarray:
 
 
 def have_same_right_vectors(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether one orthonormal basis diagonalises both Grams, with both in falling order."""
+    """Whether one orthonormal basis diagonalises both Gram matrices, in descending order."""
     grams = [factor.T @ factor / np.sum(factor**2) for factor in (left, right)]
     # Commuting matrices share the eigenvectors of a generic combination of them.
     _, basis = np.linalg.eigh(grams[0] + math.pi * grams[1])
@@ -48,7 +48,7 @@ def have_same_right_vectors(left: np.ndarray, right: np.ndarray) -> bool:
 
 
 def singular_value_at(map: AbstractMap, truth: Parameters, index: int) -> float:
-    """A singular value of the Jacobian at the truth, which must not be zero."""
+    """A singular value of the Jacobian at the truth, which must be nonzero."""
     with precision_context(truth):
         jacobian = np.asarray(dense_jacobian(map, jax.tree.map(to_device, truth)))
     values = np.linalg.svd(jacobian, compute_uv=False)
@@ -61,16 +61,16 @@ def singular_value_at(map: AbstractMap, truth: Parameters, index: int) -> float:
 
 
 class AtTruth(NamedTuple):
-    """What a problem looks like at its truth."""
+    """Quantities of a problem at its truth."""
 
     residual: np.ndarray
-    """In one vector."""
+    """The residual, flattened."""
     value: float
-    """Of the objective."""
+    """The objective."""
     size: float
     """The norm of the point."""
     tolerance: float
-    """Residuals up to this are none."""
+    """Residuals up to this are rounding errors."""
 
 
 def at_truth(problem: Composite, truth: Parameters) -> AtTruth:
@@ -85,14 +85,14 @@ def at_truth(problem: Composite, truth: Parameters) -> AtTruth:
 
 
 def require_fit(problem: Composite, truth: Parameters) -> AtTruth:
-    """What is at the truth, or a sentence if most of the data are not those of the truth."""
+    """The quantities at the truth; raises an error if it does not fit the data."""
     found = at_truth(problem, truth)
-    # Absolute values forgive a minority of wrong measurements; other losses forgive none.
+    # Absolute values tolerate a minority of wrong measurements; other losses tolerate none.
     forgiven = 0.5 if isinstance(problem.loss, (L1, Quantile)) else 0.0
     if np.mean(~(np.abs(found.residual) <= found.tolerance)) > forgiven:
         raise ValueError(
-            "The data are not those of the truth. The theory is about exact data, or about the "
-            "loss L1 with a minority of the measurements corrupted."
+            "The truth does not fit the data. The theory needs exact data, or the loss L1 with a "
+            "minority of corrupted measurements."
         )
     return found
 

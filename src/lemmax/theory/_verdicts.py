@@ -1,4 +1,4 @@
-"""What can be wrong with a run, found from arrays with one entry per step."""
+"""Violations of the theory along a run, found from arrays with one entry per step."""
 
 import dataclasses
 from typing import Any
@@ -15,17 +15,17 @@ RELATIVE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """Something that is proved, or assumed in the proof, and did not hold at one step."""
+    """A conclusion or hypothesis of a theorem that did not hold at one step."""
 
     step: int
     kind: str
-    """``start``, ``damping``, ``length``, ``rate``, ``progress``, ``linearisation``, ``movement``
-    or ``distance``: the first three are hypotheses, the others conclusions."""
+    """``start``, ``damping``, ``length`` (hypotheses), or ``rate``, ``progress``,
+    ``linearisation``, ``movement``, ``distance`` (conclusions)."""
     message: str
 
 
 def broken_steps(steps: OneStep, count: int) -> list[Violation]:
-    """The conclusions of Proposition 4.2 and of Lemmas 3.1(3) and B.10."""
+    """Violated conclusions of Proposition 4.2 and Lemmas 3.1(3) and B.10."""
     held = np.asarray(steps.hypotheses_held)
     wrong = {
         "progress": (held & ~np.asarray(steps.progress_held), "Proposition 4.2"),
@@ -55,7 +55,7 @@ def broken_hypotheses(
     lengths: np.ndarray,
     slack: float,
 ) -> list[Violation]:
-    """Where the start, the damping or the lengths are not what the theorem asks for."""
+    """Where the start, the damping or the lengths violate the theorem's hypotheses."""
     found = []
     if errors.size and errors[0] > prediction.radius * (1 + RELATIVE):
         message = f"the start has error {errors[0]:.6g}, more than {prediction.radius:.6g}"
@@ -64,7 +64,7 @@ def broken_hypotheses(
     if prediction.damping_range is not None:
         low, high = prediction.damping_range
         ratios = dampings[:count] / errors[:count]
-        # The damping is read off the objective and the error off the point: they round apart.
+        # Damping and error come from objective and point, which round differently.
         apart = 1 + 1e-6 + slack / errors[:count]
         for k in np.flatnonzero(~((ratios >= low / apart) & (ratios <= high * apart))):
             message = f"damping is {ratios[k]:.6g} times the error, outside [{low:.6g}, {high:.6g}]"
@@ -91,11 +91,11 @@ def broken_lengths(
     values: np.ndarray,
     assumed: list[Violation],
 ) -> list[Violation]:
-    """Steps of a trace whose gamma was too large for certain.
+    """Steps of a trace whose gamma was certainly too large.
 
-    A trace has no denominator. But where the other hypotheses hold, ``<P v, z - z*>`` is at least
+    A trace has no denominator. But if the other hypotheses hold, ``<P v, z - z*>`` is at least
     three quarters of the gap, so every denominator is at least ``(3/4 gap / e)^2``. Local theorems
-    also ask for x to be near x*, which a trace does not tell.
+    also need x to be near x*, which a trace does not show.
     """
     if prediction.configuration != "polyak" or prediction.alignment.local:
         return []
@@ -116,7 +116,7 @@ def broken_lengths(
 
 
 def broken_choices(prediction: Prediction, run: Trajectory, tolerance: float) -> list[Violation]:
-    """A Polyak step with another denominator, target or larger gamma than the theorem allows."""
+    """A Polyak step whose denominator, target or gamma differs from the theorem's."""
     scale, denominator, target = run.scale, run.denominator, run.target
     if prediction.configuration != "polyak":
         return []
@@ -125,10 +125,12 @@ def broken_choices(prediction: Prediction, run: Trajectory, tolerance: float) ->
     elif denominator is not prediction.denominator:
         message = (
             f"the denominators differ: the run divides by {_name(denominator)}, the prediction "
-            f"is about {_name(prediction.denominator)}; give predict that of the run"
+            f"uses {_name(prediction.denominator)}; pass the run's denominator to predict"
         )
     elif target is not None and abs(target - prediction.target) > tolerance:
-        message = f"the target is {target:.6g}, but the value at the truth {prediction.target:.6g}"
+        message = (
+            f"the target is {target:.6g}, but the value at the truth is {prediction.target:.6g}"
+        )
     elif scale > prediction.scale * (1 + 1e-6):
         message = f"gamma is {scale:.6g}, more than {prediction.scale:.6g}"
     else:
@@ -159,7 +161,7 @@ def broken_progress(
 def broken_rate(
     prediction: Prediction, errors: np.ndarray, slack: float
 ) -> tuple[list[Violation], float]:
-    """Where the promised bound is exceeded, and the largest ratio to it."""
+    """Where the predicted bound is exceeded, and the largest ratio to it."""
     if not errors.size:
         return [], float("nan")
     bounds = prediction.bound(np.arange(errors.size), float(errors[0]))
@@ -171,16 +173,16 @@ def broken_rate(
 
 
 def too_far(prediction: Prediction, distances: np.ndarray) -> list[Violation]:
-    """Local theorems: x is to start within epsilon/2 of x*."""
+    """Local theorems: x must start within epsilon/2 of x*."""
     near = prediction.parameter_radius
     if not distances[0] > near:
         return []
-    message = f"x0 is {distances[0]:.6g} away from the truth, more than {near:.6g}"
+    message = f"the distance of x0 from the truth is {distances[0]:.6g}, more than {near:.6g}"
     return [_assumed(prediction, 0, "start", message)]
 
 
 def broken_distance(prediction: Prediction, distances: np.ndarray) -> list[Violation]:
-    """Local theorems: x stays within epsilon of x*."""
+    """Local theorems: x must stay within epsilon of x*."""
     bound = 2 * prediction.parameter_radius
     return [
         Violation(int(k), "distance", _exceeds(prediction.theorem, distances[k], bound))

@@ -1,4 +1,4 @@
-"""Alignment of the maps: what is proved, as functions of the truth."""
+"""Alignment of maps: the proved constants, as functions of the truth."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ from .measure import require_concrete
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-    """Alignment of a map at a truth z*.
+    """Alignment constants of a map at a truth z*.
 
     For every rho, at every point ``z = F(x)`` with ``|z - z*| <= delta(rho)`` and
     ``|x - x*| <= epsilon``, some index j has ``|(I - Pi_j)(z - z*)| <= rho |z - z*|`` and
@@ -39,19 +39,19 @@ class Alignment:
     lipschitz: float
     """Lipschitz constant of the Jacobian, within ``epsilon`` of x*."""
     epsilon: float = math.inf
-    """Radius about x* that the statement is confined to; infinite if it holds everywhere."""
+    """Radius about x* in which the statement holds; infinite if it holds everywhere."""
     unknown: str = ""
-    """What is not computable, in a sentence; empty if everything is."""
+    """What cannot be computed; empty if everything can."""
 
     def delta(self, rho: float) -> float:
-        """The radius about z*; raises a sentence if only its existence is proved."""
+        """The radius about z*; raises an error if only its existence is proved."""
         if self.radius is None:
             raise ValueError(self.unknown)
         return self.radius(rho)
 
     @property
     def local(self) -> bool:
-        """Whether it holds only near one x*."""
+        """Whether it only holds near one x*."""
         return math.isfinite(self.epsilon)
 
 
@@ -61,7 +61,7 @@ def weak_alignment(map: AbstractMap, truth: Parameters) -> Alignment:
     Parameters
     ----------
     map : AbstractMap
-        One of these three.
+        `Square`, `PSD` or `LowRank`.
     truth : array, tuple of arrays or KruskalPoint
         Parameters x* of the truth z*. For `LowRank` the factors must have the same right
         singular vectors, as balanced factors do; the statement is then local to them.
@@ -87,7 +87,7 @@ def weak_alignment(map: AbstractMap, truth: Parameters) -> Alignment:
         return _low_rank(map, truth)
     raise ValueError(
         f"Weak alignment is proved for Square, PSD and LowRank, not for {type(map).__name__}; "
-        "measure_alignment measures it at given points."
+        "measure_alignment measures it at a given point."
     )
 
 
@@ -107,9 +107,9 @@ def strong_alignment(
     truth : array or tuple of arrays
         Parameters x* of the truth, without redundant columns or zeros.
     curvature, radius : float, optional
-        The constants C and R of Theorems 5.16 and 5.17: within R of x*, what the range of the
-        Jacobian misses of the error is at most ``C e^2``. Only their existence is proved;
-        without them ``delta`` is unknown.
+        The constants C and R of Theorems 5.16 and 5.17: within R of x*, the part of the error
+        outside of the range of the Jacobian is at most ``C e^2``. Only their existence is
+        proved; without them ``delta`` is unknown.
 
     Returns
     -------
@@ -117,12 +117,12 @@ def strong_alignment(
 
     Notes
     -----
-    The paper prints ``s = sigma / 2``, sigma the smallest nonzero singular value of the Jacobian
-    at x*. Its proof shows that nearby singular values are at least ``sigma / 2``, and the
-    definition is about their squares: ``s = sigma^2 / 4``, as here.
+    The paper prints ``s = sigma / 2`` with the smallest nonzero singular value sigma of the
+    Jacobian at x*. Its proof shows that nearby singular values are at least ``sigma / 2``, and the
+    definition concerns their squares: ``s = sigma^2 / 4``, as used here.
 
-    For `Square` without zeros the Jacobian ``2 diag(x)`` is invertible, so no tail is left, and
-    ``sigma_j^2 = 4 min z_i >= 2 min z*_i`` where ``e <= min z*_i / 2``.
+    For `Square` without zeros the Jacobian ``2 diag(x)`` is invertible, so there is no tail, and
+    ``sigma_j^2 = 4 min z_i >= 2 min z*_i`` if ``e <= min z*_i / 2``.
 
     Examples
     --------
@@ -130,8 +130,8 @@ def strong_alignment(
     >>> import lemmax as lm
     >>> found = lm.theory.strong_alignment(lm.maps.SymmetricCP(2, rank=1), jnp.ones((2, 1)))
     >>> print(found.unknown)
-    Theorem 5.16 proves that its constants R and C exist but not what they are, so delta(rho) = \
-rho/C and the radius about x* are not computable; give curvature=C and radius=R if you know them.
+    Theorem 5.16 proves that its constants R and C exist but does not give them, so delta(rho) = \
+rho/C and the radius about x* cannot be computed; pass curvature=C and radius=R if you know them.
     """
     truth = _concrete(map, truth)
     for name, number in (("curvature", curvature), ("radius", radius)):
@@ -155,18 +155,18 @@ rho/C and the radius about x* are not computable; give curvature=C and radius=R 
         )
     symmetric = isinstance(map, SymmetricCP)
     theorem = "Theorem 5.16" if symmetric else "Theorem 5.17"
-    # CP: two scalings per column change nothing.
+    # CP has two scale gauges per column.
     index = map.dim * map.rank if symmetric else (sum(map.dims) - 2) * map.rank
     sigma = singular_value_at(map, truth, index)
     size = size_of(truth)
     known = curvature is not None and radius is not None
-    # sigma / (2 L_F): within it no singular value falls below sigma / 2. The paper's 8 sqrt(3)
-    # goes with its larger Lipschitz constant.
+    # sigma / (2 L_F): within this radius no singular value falls below sigma / 2. The paper's
+    # 8 sqrt(3) corresponds to its larger Lipschitz constant.
     lipschitz = jacobian_lipschitz(map, truth)
     epsilon = min(math.inf if radius is None else radius, sigma / (2 * lipschitz), size)
     unknown = (
-        f"{theorem} proves that its constants R and C exist but not what they are, so delta(rho) "
-        "= rho/C and the radius about x* are not computable; give curvature=C and radius=R if "
+        f"{theorem} proves that its constants R and C exist but does not give them, so delta(rho) "
+        "= rho/C and the radius about x* cannot be computed; pass curvature=C and radius=R if "
         "you know them."
     )
     return Alignment(
@@ -224,7 +224,7 @@ def _low_rank(map: LowRank, truth: Any) -> Alignment:
     a, b = nonzero_singular_values(left), nonzero_singular_values(right)
     if len(a) != len(b) or not have_same_right_vectors(left, right):
         raise ValueError(
-            "Theorem 5.6 is about factors with the same right singular vectors and rank. Balance "
+            "Theorem 5.6 needs factors with the same right singular vectors and rank. Balance "
             "them first: with X Y' = U diag(s) V', use U diag(sqrt(s)) and V diag(sqrt(s))."
         )
     low = min(float(a[-1]), float(b[-1])) ** 2

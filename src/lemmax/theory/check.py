@@ -1,4 +1,4 @@
-"""A whole run held against the theorems, step by step."""
+"""Check of a whole run against the theorems, step by step."""
 
 import dataclasses
 
@@ -29,33 +29,33 @@ from .trajectory import Trajectory, errors_along, every_step
 
 _DENOMINATORS = (range_norm, damped_norm, projected_norm)
 
-# Errors below this many times the rounding level say nothing any more.
+# Errors below this multiple of the rounding level are ignored.
 _FLOOR = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The outcome of `check`; true if something was tested and nothing violated."""
+    """The outcome of `check`; true if something was tested and nothing was violated."""
 
     violations: list[Violation]
     steps: int
-    """Steps above the level of rounding."""
+    """Steps with an error above rounding level."""
     worst_ratio: float
-    """Largest error divided by its bound, as far as the hypotheses held; NaN if they never did,
-    or without a prediction."""
+    """Largest ratio of an error to its bound while the hypotheses held; NaN if they never did, or
+    without a prediction."""
     tested: int = 0
-    """Steps about which a theorem or Proposition 4.2 spoke, and whose outcome was compared."""
+    """Steps to which a theorem or Proposition 4.2 applied, and whose outcome was compared."""
     unmet: int = 0
-    """Steps at which their hypotheses failed, so that nothing is promised."""
+    """Steps at which the hypotheses failed."""
     notes: tuple[str, ...] = ()
-    """What could not be checked, in sentences."""
+    """What could not be checked."""
 
     def __bool__(self) -> bool:
         return self.tested > 0 and not self.violations
 
     @property
     def kinds(self) -> set[str]:
-        """Which kinds of violation there were."""
+        """The kinds of violations."""
         return {violation.kind for violation in self.violations}
 
     def __str__(self) -> str:
@@ -67,14 +67,14 @@ class Verdict:
             many = f"{count} violations; the first" if count > 1 else "1 violation,"
             return f"{many} at step {first.step}: {first.message}"
         if not self.steps:
-            return "Nothing could be checked: there is no step above the level of rounding."
+            return "Nothing could be checked: no step has an error above rounding level."
         if not self.tested:
             why = f": hypotheses failed at all of {self.steps} steps" if self.unmet else ""
             return f"Nothing could be checked{why}."
         if self.tested == self.steps:
-            return f"All of {self.steps} steps kept to the theory."
+            return f"All {self.steps} steps agree with the theory."
         return (
-            f"{self.tested} of {self.steps} steps could be checked and kept to the theory; at "
+            f"{self.tested} of {self.steps} steps could be checked and agree with the theory; at "
             f"{self.unmet} its hypotheses failed."
         )
 
@@ -87,28 +87,29 @@ def check(
     *,
     lipschitz: float | None = None,
 ) -> Verdict:
-    """Hold a run against a prediction, and every Polyak step against Proposition 4.2.
+    """Check a run against a prediction, and every Polyak step against Proposition 4.2.
 
     Parameters
     ----------
     run : Result or Trajectory
         A result needs a prediction and the metric ``"error"``, a `lemmax.metrics.RelativeError`
-        of the truth. Its trace has no iterates, so only its rate, its damping and the bound of
-        Proposition 4.2 are checked, and gamma is assumed to be small enough, unless the lengths
-        show that it is far too large. A trajectory from `follow` is checked in full.
+        of the truth. Its trace has no iterates, so only the rate, the damping and the bound of
+        Proposition 4.2 are checked. Gamma is assumed to be small enough unless the lengths show
+        that it is far too large. A trajectory from `follow` is checked in full.
     problem : Composite
         The problem.
     truth : array, pytree of arrays or KruskalPoint
         Parameters of the truth, which must fit the data.
     prediction : Prediction, optional
-        From `predict`. Without one, only Proposition 4.2 and Lemmas 3.1(3) and B.10 are checked.
+        The result of `predict`. Without it, only Proposition 4.2 and Lemmas 3.1(3) and B.10 are
+        checked.
     lipschitz : float, optional
-        Lipschitz constant of the Jacobian, if the map's is not known.
+        Lipschitz constant of the Jacobian, if that of the map is not known.
 
     Returns
     -------
     Verdict
-        Conclusions are compared only where the hypotheses that were checked held.
+        Conclusions are compared only where the checked hypotheses held.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def check(
     >>> run = lm.theory.follow(
     ...     problem, prediction.method(), jnp.array([2.05, 0.95, 0.2]), max_steps=20)
     >>> print(lm.theory.check(run, problem, x_true, prediction))
-    All of 20 steps kept to the theory.
+    All 20 steps agree with the theory.
     """
     require_concrete((problem, truth), "check")
     truth = as_parameters(problem.map, truth, "the truth")
@@ -134,7 +135,7 @@ def check(
         errors = _traced_errors(run) * there.size
         columns = (run.trace.damping, run.trace.step, run.trace.value)
         dampings, lengths, values = (np.asarray(column) for column in columns)
-    alive = ~(errors <= _FLOOR * rounding)  # an error that is not a number is no small one
+    alive = ~(errors <= _FLOOR * rounding)  # NaN counts as large
     count = len(errors) if alive.all() else int(np.argmin(alive))
     errors = errors[:count]
     steps = min(count, len(alive) - 1)
@@ -165,7 +166,7 @@ def check(
             assumed += broken_lengths(prediction, errors, lengths, values, assumed)
             if prediction.configuration == "polyak":
                 notes = (_NO_GAMMA.format(prediction.scale),)
-        # The promise is about the iterates up to the first step that was not as it should be.
+        # The prediction covers the iterates up to the first violated hypothesis.
         kept = min((violation.step for violation in assumed), default=steps)
         found += assumed
         if kept:
@@ -190,11 +191,11 @@ def check(
 _NO_PREDICTION = (
     "Without a prediction only Polyak steps with a denominator of lemmax.steps are checked."
 )
-_RESULT_ALONE = "A Result is checked against a prediction: give one, or use theory.follow."
-_LEMMA = "Lemma 3.1(3), which asks for no more than damping, was checked at {} steps."
+_RESULT_ALONE = "A Result can only be checked against a prediction: pass one, or use theory.follow."
+_LEMMA = "Lemma 3.1(3), which only needs a positive damping, was checked at {} steps."
 _NO_GAMMA = (
-    "A Result does not tell gamma (nor x): only one far above its cap of {:.6g} is found; "
-    "theory.follow checks it."
+    "A Result does not contain gamma or x: gamma is only checked to be not far above {:.6g}; "
+    "theory.follow checks it exactly."
 )
 
 
@@ -202,8 +203,8 @@ def _require_same_truth(prediction: Prediction, there: AtTruth) -> None:
     allowed = there.tolerance + 1e-6 * abs(prediction.target)
     if abs(there.value - prediction.target) > allowed:
         raise ValueError(
-            f"The prediction is about another problem or truth: its value at the truth is "
-            f"{prediction.target:.6g}, and here it is {there.value:.6g}."
+            f"The prediction is for another problem or truth: its value at the truth is "
+            f"{prediction.target:.6g}, but here it is {there.value:.6g}."
         )
 
 

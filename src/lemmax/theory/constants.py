@@ -1,4 +1,4 @@
-"""The constants that the theorems ask of the map and of the outer function."""
+"""Constants of the map and of the outer function in the theorems."""
 
 import dataclasses
 import math
@@ -26,8 +26,8 @@ def jacobian_lipschitz(map: AbstractMap, truth: Parameters | None = None) -> flo
     map : AbstractMap
         `Square`, `PSD`, `LowRank`, or `SymmetricCP` or `CP` of order 3.
     truth : array or tuple of arrays, optional
-        Parameters of the truth. Tensor maps need it: their constant holds on the ball about
-        it whose radius is its own norm.
+        Parameters of the truth, needed for tensor maps: their constant holds on the ball about
+        the truth whose radius is the norm of the truth.
 
     Returns
     -------
@@ -35,10 +35,10 @@ def jacobian_lipschitz(map: AbstractMap, truth: Parameters | None = None) -> flo
 
     Notes
     -----
-    ``LowRank`` has constant 1; the square root of 2 in the paper is valid but not tight. So it
-    is with `CP`: the second derivative is at most ``2 / sqrt(3)`` times the norm of the
-    parameters, which on that ball gives ``4 / sqrt(3)`` times the norm of the truth, a third of
-    the paper's ``4 sqrt(3)``.
+    ``LowRank`` has constant 1; the paper's square root of 2 is valid but not tight. The same holds
+    for `CP`: the second derivative is at most ``2 / sqrt(3)`` times the norm of the parameters,
+    which on that ball gives ``4 / sqrt(3)`` times the norm of the truth, a third of the paper's
+    ``4 sqrt(3)``.
 
     Examples
     --------
@@ -56,18 +56,18 @@ def jacobian_lipschitz(map: AbstractMap, truth: Parameters | None = None) -> flo
     if isinstance(map, (SymmetricCP, CP)) and len(map.shape) == 3:
         if truth is None:
             raise ValueError(
-                f"The Jacobian of {type(map).__name__} is Lipschitz only near a solution: give "
+                f"The Jacobian of {type(map).__name__} is Lipschitz only near a solution: pass "
                 "the parameters of the truth."
             )
         return (12.0 if isinstance(map, SymmetricCP) else 4 / math.sqrt(3)) * size_of(truth)
     raise ValueError(
         f"No Lipschitz constant is known for the Jacobian of this {type(map).__name__} map; where "
-        "a function has the argument lipschitz, give your own."
+        "a function has the argument lipschitz, pass your own."
     )
 
 
 def size_of(parameters: Parameters) -> float:
-    """Euclidean norm of a pytree of parameters, as a number."""
+    """Euclidean norm of a pytree of parameters, as a float."""
     require_concrete(parameters, "The theory of a problem")
     leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(parameters)]
     return math.sqrt(sum(float(np.sum(leaf**2)) for leaf in leaves))
@@ -85,12 +85,12 @@ class OuterConstants:
     lower: float
     upper: float
     estimated: bool = False
-    """Whether they come from `estimate_isometry`, and so may be too favourable."""
+    """Whether they come from `estimate_isometry`, and thus may be too favourable."""
 
     def __post_init__(self):
         if not 0 < self.lower <= self.upper < math.inf:
             raise ValueError(
-                "Growth constants must be positive and finite, the lower one at most the upper; "
+                "Growth constants must be positive and finite, with lower <= upper; "
                 f"got lower={self.lower} and upper={self.upper}."
             )
 
@@ -115,9 +115,9 @@ def outer_constants(
 ) -> OuterConstants:
     """Growth constants of the outer function of a problem, sharp or quadratic.
 
-    With `Identity` they are those of the loss; with `Dense` on `Square` (nonnegative least
-    squares) those times the extreme singular values of the array; for sensing they are
-    estimates of the restricted isometry of the operator, by sampling and climbing, and say so.
+    With `Identity` they are those of the loss. With `Dense` on `Square` (nonnegative least
+    squares), they are those times the extreme singular values of the array. For sensing they are
+    estimated from the restricted isometry of the operator, and marked as estimates.
 
     Parameters
     ----------
@@ -126,11 +126,11 @@ def outer_constants(
     corrupted : array of ints, optional
         Positions of corrupted measurements, for the loss `L1` and matrix and CP maps.
     rigorous : bool
-        For `Dense` or `SymmetricDense` sensing with more measurements than entries: take the
-        singular values of the whole array instead of estimates. They are valid for directions
-        of every rank; for symmetric maps, for all symmetric ones.
+        For `Dense` or `SymmetricDense` sensing with more measurements than entries: use the
+        singular values of the whole array instead of estimates. They are valid for directions of
+        every rank; for symmetric maps, for all symmetric directions.
     samples, seed : int
-        Of `estimate_isometry`.
+        Arguments of `estimate_isometry`.
 
     Returns
     -------
@@ -138,8 +138,8 @@ def outer_constants(
 
     Notes
     -----
-    Sensing with `SquaredL2` has for alpha and beta the smallest and the largest ``|A Z|^2``: at
-    least ``1 - delta`` and at most ``1 + delta``, and so sharper than the paper's ``1 - delta``
+    For sensing with `SquaredL2`, alpha and beta are the smallest and the largest ``|A Z|^2``: at
+    least ``1 - delta`` and at most ``1 + delta``, which is sharper than the paper's ``1 - delta``
     and ``(1 + delta)^2 / (1 - delta)``. `L2` has the roots of those, and `L1` has
     ``mu = omega0`` and ``L = omega2``.
 
@@ -170,7 +170,7 @@ def outer_constants(
         )
     if corrupted is not None and not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
         raise ValueError(
-            "What corrupted measurements do to the constants is estimated for PSD, LowRank, "
+            "The effect of corrupted measurements on the constants is estimated for PSD, LowRank, "
             f"SymmetricCP and CP, and not known for {type(map).__name__}; predict takes your own "
             "as constants=..."
         )
@@ -188,16 +188,16 @@ def outer_constants(
 
 
 def check_corrupted(problem: Composite, corrupted: Any) -> None:
-    """Raise a sentence if the loss forgives no corrupted measurements."""
+    """Raise an error if the loss does not tolerate corrupted measurements."""
     if corrupted is not None and not isinstance(problem.loss, L1):
         name = type(problem.loss).__name__
-        raise ValueError(f"Corrupted measurements need the loss L1; this is {name}.")
+        raise ValueError(f"Corrupted measurements need the loss L1; this loss is {name}.")
 
 
 def _on_an_orthonormal_basis(operator: Dense | SymmetricDense, *, symmetric: bool) -> np.ndarray:
     """The operator as a matrix, on all arrays or on the symmetric ones.
 
-    An entry that recurs n times among the distinct ones belongs to a basis array of norm sqrt(n).
+    A distinct entry with multiplicity n belongs to a basis array of norm sqrt(n).
     """
     if isinstance(operator, Dense):
         matrix = np.asarray(operator.matrix)
@@ -209,7 +209,7 @@ def _on_an_orthonormal_basis(operator: Dense | SymmetricDense, *, symmetric: boo
 
 
 _UNKNOWN = (
-    "The loss {} grows neither like the norm nor like its square everywhere, so no theorem "
+    "The loss {} has neither linear nor quadratic growth everywhere, so no theorem "
     "applies: the theory covers L1, L2, SquaredL2 and Quantile."
 )
 
@@ -221,7 +221,7 @@ def _observations(problem: Composite) -> int:
 
 
 def _of_loss(problem: Composite, size: int, lowest: float, highest: float) -> OuterConstants:
-    """Those of the loss, stretched by the singular values of the operator."""
+    """The constants of the loss times the singular values of the operator."""
     own = problem.loss.constants(size)
     if own.growth is not None and own.smoothness is not None:
         return _positive(True, float(own.growth) * lowest**2, float(own.smoothness) * highest**2)
@@ -235,7 +235,7 @@ def _positive(
 ) -> OuterConstants:
     if not lower > 0:
         raise ValueError(
-            "The outer function does not grow in every direction the map can take "
+            "The outer function does not grow in all directions of the map "
             f"(lower constant {lower:.3g}): there are too few measurements, too many are "
             "corrupted, or weights are zero. No theorem applies."
         )

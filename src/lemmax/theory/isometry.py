@@ -16,17 +16,16 @@ from ..operators import AbstractOperator
 from ._directions import climb_all, measure_all, random_directions
 from ._parameters import corrupted_positions
 
-# For each constant the climb starts from this many of the most extreme samples.
+# Number of extreme samples from which the ascent starts, for each constant.
 _STARTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Isometry:
-    """How an operator A stretches low-rank directions Z of norm 1, as far as was found.
+    """Estimated restricted-isometry constants of an operator A on low-rank directions Z of norm 1.
 
-    The true constants are extremes over all such directions. A sample sees only some of them,
-    and a climb from its most extreme ones ends at local extremes: these are estimates, at best
-    right and otherwise too favourable, and no certificate.
+    The true constants are extremes over all such directions. Samples with gradient ascent find
+    local extremes, so these estimates may be too favourable; they are no certificate.
     """
 
     lower: float
@@ -34,17 +33,17 @@ class Isometry:
     upper: float
     """Largest ``|A Z|^2``."""
     omega0: float
-    """Smallest ``|A Z|_1`` over the sound measurements less that over the corrupted ones."""
+    """Smallest difference of ``|A Z|_1`` over the sound and over the corrupted measurements."""
     omega1: float
     """Smallest ``|A Z|_1``."""
     omega2: float
     """Largest ``|A Z|_1``."""
     rank: int
-    """Directions had up to this rank."""
+    """Largest rank of the directions."""
     samples: int
     """Number of random directions."""
     refinements: int
-    """Steps of the climb from the most extreme of them."""
+    """Steps of the ascent from the most extreme samples."""
     estimated: bool = True
 
     @property
@@ -63,28 +62,28 @@ def estimate_isometry(
     refinements: int = 100,
     seed: int = 0,
 ) -> Isometry:
-    """Estimate RIP, l1/l2-RIP and outlier constants of an operator: sample, then climb.
+    """Estimate RIP, l1/l2-RIP and outlier constants of an operator by sampling and ascent.
 
     Parameters
     ----------
     operator : AbstractOperator
-        What is measured.
+        The measurement operator.
     map : AbstractMap
-        A matrix or CP map: it decides the kind of direction. For `PSD` and `SymmetricCP`,
-        symmetric ones; otherwise sums of outer products.
+        A matrix or CP map, which determines the directions: symmetric ones for `PSD` and
+        `SymmetricCP`, otherwise sums of outer products.
     rank : int, optional
-        Largest rank of the directions; four times that of the map if not given, which is what
-        the theorems want. Every rank up to it is sampled.
+        Largest rank of the directions. Default: four times that of the map, as in the theorems.
+        All ranks up to it are sampled.
     corrupted : array of ints, optional
         Positions of the corrupted measurements.
     samples : int
         Number of random directions.
     refinements : int
         Steps of gradient ascent, in the factors of the direction, from the most extreme samples
-        of each constant. With 0 the sample is all there is, and its constants are far too
+        of each constant. With 0 only the samples are used, and the constants are far too
         favourable.
     seed : int
-        Of the sample.
+        Random seed.
 
     Returns
     -------
@@ -102,7 +101,7 @@ def estimate_isometry(
     """
     if not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
         raise ValueError(
-            f"Random low-rank directions are known for PSD, LowRank, SymmetricCP and CP, not for "
+            f"Random directions are implemented for PSD, LowRank, SymmetricCP and CP, not for "
             f"{type(map).__name__}."
         )
     check_positive(samples=samples)
@@ -113,7 +112,7 @@ def estimate_isometry(
             f"shape {map.shape}."
         )
     order = len(map.shape)
-    # No matrix has more; the largest rank of a tensor is not known in general.
+    # Bound of the rank of a matrix; for tensors it is not known in general.
     most = min(map.shape) if order == 2 else math.inf
     if rank is None:
         rank = 4 * map.rank
@@ -149,7 +148,7 @@ def estimate_isometry(
 
 
 def _criteria(measurements: int, corrupted: Any) -> np.ndarray:
-    """What to make large, a row each: coefficients of ``|a|_2`` and of the entries of ``|a|``."""
+    """Objectives, one per row: coefficients of ``|a|_2`` and of the entries of ``|a|``."""
     signs = np.ones(measurements)
     if corrupted is not None:
         signs[corrupted_positions(corrupted, measurements)] = -1.0

@@ -1,4 +1,4 @@
-"""Alignment measured at a point, for any map, by the singular values of its Jacobian."""
+"""Alignment measured at a point, for any map, from the singular values of its Jacobian."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from ..points import AbstractPoint
 from ._parameters import as_parameters
 
 SIZE_LIMIT = 4_000_000
-"""Most entries of a Jacobian that is formed: the singular values of more take minutes."""
+"""Largest number of entries of a Jacobian that is formed; beyond, its SVD takes minutes."""
 
 
 @keeps_float64
@@ -26,9 +26,9 @@ def dense_jacobian(map: AbstractMap, x: Parameters) -> Array:
     Parameters
     ----------
     map : AbstractMap
-        Any map, small enough.
+        Any small enough map.
     x : array or pytree of arrays
-        Where to differentiate.
+        The point of differentiation.
 
     Returns
     -------
@@ -51,24 +51,24 @@ def dense_jacobian(map: AbstractMap, x: Parameters) -> Array:
     rows = jax.eval_shape(value, flat).size
     if rows * flat.size > SIZE_LIMIT:
         raise ValueError(
-            f"The Jacobian has {rows} x {flat.size} entries; this check forms it and is meant "
-            f"for up to {SIZE_LIMIT} of them. Use a smaller instance of the problem."
+            f"The Jacobian has {rows} x {flat.size} entries; this check forms it and is limited "
+            f"to {SIZE_LIMIT} entries. Use a smaller instance of the problem."
         )
     return jax.jacfwd(value)(flat)
 
 
 def flatten(tree: Any) -> Array:
-    """All entries of a pytree of arrays, in one vector."""
+    """All entries of a pytree of arrays as one vector."""
     return ravel_pytree(tree)[0]
 
 
 def dense_point(z: AbstractPoint) -> Array:
-    """The entries of a point, in one vector."""
+    """The entries of a point as one vector."""
     return flatten(z.dense())
 
 
 def _entries_like(point: Any, z_star: Any) -> Array:
-    """The entries of z*, or a sentence if it is not of the point's shape."""
+    """The entries of z*; raises an error if its shape is not the point's."""
     if isinstance(z_star, AbstractPoint):
         z_star = z_star.dense()
     plain = isinstance(point, jax.Array)
@@ -80,14 +80,14 @@ def _entries_like(point: Any, z_star: Any) -> Array:
 
 
 def left_singular(jacobian: Array) -> tuple[Array, Array]:
-    """Left singular vectors and singular values, those at rounding level set to zero."""
+    """Left singular vectors and singular values; those at rounding level are set to zero."""
     left, values, _ = jnp.linalg.svd(jacobian, full_matrices=False)
     cut = jnp.finfo(jacobian.dtype).eps * max(jacobian.shape) * values[:1]
     return left, jnp.where(values > cut, values, 0)
 
 
 class MeasuredAlignment(NamedTuple):
-    """How well the error lies in the leading singular spaces of the Jacobian.
+    """How much of the error lies in the leading singular spaces of the Jacobian.
 
     Entry ``j - 1`` of each array belongs to the space of the top j left singular vectors.
     """
@@ -95,18 +95,18 @@ class MeasuredAlignment(NamedTuple):
     error: RealScalar
     """``e = |F(x) - z*|``."""
     tails: AnyArray
-    """``|(I - Pi_j) (F(x) - z*)|``: what of the error that space misses."""
+    """``|(I - Pi_j) (F(x) - z*)|``: the part of the error outside of that space."""
     squares: AnyArray
     """``sigma_j^2``."""
 
     @property
     def relative_tails(self) -> AnyArray:
-        """Tails divided by the error: to be at most rho."""
+        """Tails divided by the error; alignment needs at most rho."""
         return self.tails / self._positive_error
 
     @property
     def relative_squares(self) -> AnyArray:
-        """``sigma_j^2 / e``: to be at least ``s(rho)`` under weak alignment."""
+        """``sigma_j^2 / e``; weak alignment needs at least ``s(rho)``."""
         return self.squares / self._positive_error
 
     @property
@@ -116,12 +116,12 @@ class MeasuredAlignment(NamedTuple):
         return where(error > 0, error, 1.0)
 
     def aligned(self, rho: RealLike, s: RealLike, *, strong: bool = False) -> AnyArray:
-        """For every index, whether it fulfils the definition of alignment."""
+        """For every index, whether it satisfies the definition of alignment."""
         squares = self.squares if strong else self.relative_squares
         return (self.relative_tails <= rho) & (squares >= s)
 
     def aligned_index(self, rho: RealLike, s: RealLike, *, strong: bool = False) -> int | None:
-        """The smallest j that fulfils it, or None if alignment fails at this point."""
+        """The smallest aligned index j, or None if alignment fails at this point."""
         indices = np.flatnonzero(np.asarray(self.aligned(rho, s, strong=strong)))
         return int(indices[0]) + 1 if indices.size else None
 
@@ -133,11 +133,11 @@ def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredA
     Parameters
     ----------
     map : AbstractMap
-        Any map, `lemmax.maps.FromFunction` included; its Jacobian is formed.
+        Any map, including `lemmax.maps.FromFunction`; its Jacobian is formed.
     x : array or pytree of arrays
         The point's parameters.
     z_star : AbstractPoint or array
-        The point to be found, of the same shape as the map's points.
+        The true point, of the same shape as the map's points.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredA
     point = map(x).dense()
     difference = flatten(point) - _entries_like(point, z_star)
     coordinates = left.T @ difference
-    # From the complement inwards, so that a small tail is not a difference of large numbers.
+    # Computed from the complement inwards, to avoid cancellation in small tails.
     beyond = difference - left @ coordinates
     reversed_squares = jnp.concatenate([jnp.sum(beyond**2)[None], coordinates[:0:-1] ** 2])
     tails = jnp.sqrt(jnp.cumsum(reversed_squares)[::-1])
@@ -165,6 +165,6 @@ def measure_alignment(map: AbstractMap, x: Parameters, z_star: Any) -> MeasuredA
 
 
 def require_concrete(tree: Any, what: str) -> None:
-    """Raise a sentence inside jit and vmap, where constants cannot be turned into numbers."""
+    """Raise an error inside jit and vmap, where values are not concrete."""
     if is_traced(tree):
-        raise ValueError(f"{what} works on numbers: call it outside jit and vmap.")
+        raise ValueError(f"{what} needs concrete values: call it outside of jit and vmap.")

@@ -1,4 +1,4 @@
-"""One Polyak step held against what is proved about it, with no global constants."""
+"""Check of one Polyak step against the theory, without global constants."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -20,16 +20,16 @@ from ._truths import require_fit
 from .constants import jacobian_lipschitz
 from .measure import dense_jacobian, dense_point, flatten, left_singular
 
-# Comparisons allow for this many units of rounding of the truth's norm.
+# Comparisons allow for this many rounding errors, relative to the norm of the truth.
 ROUNDING_UNITS = 64
 
 
 Truth: TypeAlias = AnyArray | np.bool_
-"""Whether something holds, for one step or for each of a batch."""
+"""A boolean, or an array of them for a batch of steps."""
 
 
 class OneStep(NamedTuple):
-    """What one step did, and what it was bound to do. Arrays if mapped over a batch."""
+    """The outcome of one step, and the bounds for it. Arrays under vmap."""
 
     error: RealScalar
     """``e = |z - z*|`` before the step."""
@@ -37,11 +37,11 @@ class OneStep(NamedTuple):
     gap: RealScalar
     """``h(z) - h(z*)``."""
     aiming: RealScalar
-    """``|<(I - P) v, z - z*>|``; Proposition 4.2 asks for at most a quarter of the gap."""
+    """``|<(I - P) v, z - z*>|``; Proposition 4.2 needs at most a quarter of the gap."""
     scale: RealScalar
     """The gamma of the step."""
     cap: RealScalar
-    """The largest gamma the proposition allows with this denominator."""
+    """The largest gamma that the proposition allows with this denominator."""
     progress_bound: RealScalar
     """Proposition 4.2: a bound on ``error_after``."""
     linearisation_error: RealScalar
@@ -57,28 +57,28 @@ class OneStep(NamedTuple):
 
     @property
     def hypotheses_held(self) -> Truth:
-        """Whether Proposition 4.2 speaks about this step at all."""
+        """Whether Proposition 4.2 applies to this step."""
         small = (self.scale > 0) & (self.scale <= self.cap * (1 + 1e-12))
         return small & (self.aiming <= self.gap / 4 + 1e-12 * self.gap)
 
     @property
     def progress_held(self) -> Truth:
-        """Whether its bound was kept."""
+        """Whether the bound of Proposition 4.2 holds."""
         return self.error_after <= self.progress_bound + self.rounding
 
     @property
     def linearisation_held(self) -> Truth:
-        """Whether Lemma 3.1(3) was kept; it asks for nothing but a positive damping."""
+        """Whether Lemma 3.1(3) holds, which only needs a positive damping."""
         return self.linearisation_error <= self.linearisation_bound + self.rounding
 
     @property
     def movement_held(self) -> Truth:
-        """Whether Lemma B.10 was kept."""
+        """Whether Lemma B.10 holds."""
         return self.movement <= self.movement_bound * (1 + 1e-9) + self.rounding
 
     @property
     def violated(self) -> Truth:
-        """Whether the step broke something that is proved about it: the method is not LMM."""
+        """Whether the step violates the theory: the method then is not LMM."""
         promised = self.progress_held & self.movement_held
         return ~self.linearisation_held | (self.hypotheses_held & ~promised)
 
@@ -95,31 +95,31 @@ def one_step(
     lipschitz: RealLike | None = None,
     arrived: Parameters | None = None,
 ) -> OneStep:
-    """Hold one Polyak step of LMM against Proposition 4.2 and Lemmas 3.1(3) and B.10.
+    """Check one Polyak step of LMM against Proposition 4.2 and Lemmas 3.1(3) and B.10.
 
-    The projections come from the singular values of a Jacobian that is formed by automatic
-    differentiation, independently of the closed forms that the step itself uses. It works under
-    ``jit`` and ``vmap``, on small problems.
+    The projections are computed from the SVD of a Jacobian formed by automatic differentiation,
+    independently of the closed forms that the step uses. It works under ``jit`` and ``vmap``, for
+    small problems.
 
     Parameters
     ----------
     problem : Composite
         The problem.
     x : array or pytree of arrays
-        Where the step starts.
+        The starting point of the step.
     damping, scale : float
-        Its damping and the factor gamma of its Polyak length.
+        Damping and factor gamma of the Polyak step.
     truth : array, pytree of arrays or KruskalPoint
         Parameters of the truth, which must fit the data.
     denominator : callable
-        `range_norm`, `damped_norm` or `projected_norm` of `lemmax.steps`; each has its own cap
-        on gamma, with ``C_lb = damping / e``: ``C_lb / L_F``, a quarter of that, and that times
-        ``|P v|^2 / |Pi v|^2``. The default is that of `lemmax.steps.Polyak`; that of `predict`
-        is the paper's, `range_norm`, with the fourfold cap.
+        `range_norm`, `damped_norm` or `projected_norm` of `lemmax.steps`. With
+        ``C_lb = damping / e``, their caps on gamma are ``C_lb / L_F``, a quarter of that, and that
+        times ``|P v|^2 / |Pi v|^2``. The default is that of `lemmax.steps.Polyak`; `predict` uses
+        `range_norm`, as the paper does, with four times the cap.
     lipschitz : float, optional
-        ``L_F``; that of the map if not given.
+        ``L_F``. Default: that of the map.
     arrived : array or pytree of arrays, optional
-        Where a method under test went; lemmax's own step if not given.
+        The end point of a step under test. Default: lemmax's own step.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def one_step(
     if arrived is not None:
         arrived = as_parameters(problem.map, arrived, "arrived")
     if not is_traced((problem, truth)):
-        with jax.ensure_compile_time_eval():  # numbers stay numbers even while x is traced
+        with jax.ensure_compile_time_eval():  # keep numbers concrete even if x is traced
             require_fit(problem, truth)
     return held_against(
         problem, x, damping, scale, truth, denominator, lipschitz, arrived=arrived, length=None
@@ -161,10 +161,9 @@ def held_against(
     arrived: Parameters | None,
     length: RealLike | None,
 ) -> OneStep:
-    """`one_step` without its checks, and for a step of a known length, if one is given.
+    """`one_step` without its checks, optionally for a step of a given length.
 
-    The length decides what gamma was: a rule that aims at a wrong target has another one than
-    its scale.
+    The length determines gamma: with a wrong target it differs from the rule's scale.
     """
     map = problem.map
     x, truth = jax.tree.map(to_device, (x, truth))
@@ -189,7 +188,7 @@ def held_against(
         length = jnp.asarray(scale * gap / _positive(denominator(projections)))
     else:
         taken = length * denominator(projections) / _positive(gap)
-        # Near the truth the gap has few digits: within a thousandth the two are the same.
+        # Near the truth the gap has few digits: differences within a thousandth are ignored.
         scale = jnp.where(jnp.abs(taken - scale) <= 1e-3 * scale, scale, taken)
     if arrived is None:
         found = map.precondition(x, damping, evaluation.covector)
@@ -218,7 +217,7 @@ def held_against(
 def _caps(
     denominator: Callable[[Projections], RealScalar], projections: Projections, ratio: Any
 ) -> tuple[Array, Any]:
-    """The cap on gamma, and by how much steps can be longer than those of the paper."""
+    """The cap on gamma, and the largest ratio of a step's length to that of the paper."""
     ratio = jnp.asarray(ratio)
     if denominator is range_norm:
         return jnp.minimum(ratio, 1), 1.0
@@ -243,5 +242,5 @@ def _positive(number: Any) -> Any:
 
 
 def _over(number: Any, damping: Any) -> Any:
-    """``number / damping``, infinite at damping 0: there is no bound then."""
+    """``number / damping``; infinite at damping 0, where there is no bound."""
     return jnp.where(jnp.asarray(damping) > 0, number / _positive(damping), jnp.inf)

@@ -1,4 +1,4 @@
-"""The damping that the theorems ask for: proportional to the distance from the truth."""
+"""The damping that the theorems need: proportional to the distance from the truth."""
 
 import math
 from typing import ClassVar
@@ -13,10 +13,10 @@ from .constants import OuterConstants
 
 
 class ProportionalToError(AbstractDampingRule):
-    """``factor * e``, with e read off the gap: ``gap`` or, for quadratic losses, ``sqrt(2 gap)``.
+    """``factor * e``, with e computed from the gap: ``gap``, or ``sqrt(2 gap)`` if quadratic.
 
-    With `Identity` and the losses `L2` or `SquaredL2` this is the distance to the truth
-    itself. Otherwise it is within the constants of the outer function of it: see `interval`.
+    With `Identity` and the losses `L2` or `SquaredL2`, e is the distance to the truth. Otherwise
+    it is the distance up to the constants of the outer function; see `interval`.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class ProportionalToError(AbstractDampingRule):
     needs_gap: ClassVar[bool] = True
 
     def damping(self, gap: RealScalar, loss: AbstractLoss, step: Int[Array, ""]) -> RealScalar:
-        """Follow the gap, or the root of twice the gap."""
+        """``factor`` times the gap, or times the root of twice the gap."""
         return jnp.asarray(self.factor * (jnp.sqrt(2 * gap) if loss.quadratic else gap))
 
     def interval(self, constants: OuterConstants) -> tuple[float, float]:
-        """C_lb and C_ub: the damping lies between these multiples of the error."""
+        """C_lb and C_ub: the damping is between these multiples of the error."""
         low, high = constants.lower, constants.upper
         if constants.quadratic:
             low, high = math.sqrt(low), math.sqrt(high)

@@ -1,4 +1,4 @@
-"""What the theorems promise for a given problem: parameters, radius and rate."""
+"""Predictions of the theorems for a given problem: parameters, radius and rate."""
 
 import dataclasses
 import math
@@ -28,7 +28,7 @@ _CONFIGURATIONS = ("polyak", "geometric", "constant")
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What is promised, and under which parameters; all of them at their caps.
+    """The guarantee of a theorem, with the parameters it needs, all at their limits.
 
     With ``e = |F(x) - z*|``: if ``e_0 <= radius`` (and ``|x_0 - x*| <= parameter_radius``, for
     local theorems), then ``e_k <= bound(k, e_0)`` for all k.
@@ -39,28 +39,28 @@ class Prediction:
     constants: OuterConstants
     alignment: Alignment
     scale: float
-    """Gamma: of the Polyak step, or the first or the constant length."""
+    """Gamma of the Polyak step; otherwise the first or the constant length."""
     radius: float
     contraction: float
-    """The q of the promise: ``e_k <= e_0 q^k`` for Polyak steps, ``radius * q^k`` for others."""
+    """The q of the bound: ``e_k <= e_0 q^k`` for Polyak steps, ``radius * q^k`` for others."""
     parameter_radius: float = math.inf
     damping_range: tuple[float, float] | None = None
-    """C_lb and C_ub, Polyak only: the damping is to stay between these multiples of e."""
+    """C_lb and C_ub (Polyak only): the damping must stay between these multiples of e."""
     initial_damping: float | None = None
     """Lambda; the damping of step k is ``lambda q^k``."""
     damping_factor: float | None = None
-    """The factor of `ProportionalToError` that keeps to ``damping_range``."""
+    """The factor of `ProportionalToError` that satisfies ``damping_range``."""
     target: float = 0.0
-    """The value at the truth."""
+    """The objective at the truth."""
     denominator: Callable[[Projections], Any] = step_rules.range_norm
 
     @property
     def estimated(self) -> bool:
-        """Whether constants come from `estimate_isometry`, which makes it no certificate."""
+        """Whether constants come from `estimate_isometry`; it then is no certificate."""
         return self.constants.estimated
 
     def bound(self, k: Any, start_error: float) -> np.ndarray:
-        """The promised bound on e after k steps."""
+        """The bound on e after k steps."""
         first = start_error if self.configuration == "polyak" else self.radius
         return first * np.exp(np.asarray(k) * math.log(self.contraction))
 
@@ -89,14 +89,14 @@ class Prediction:
         if self.contraction == 1:
             low, high = self.constants.lower, self.constants.upper
             return (
-                "no rate is promised: the factor per step rounds to 1, because the constants of "
-                f"the outer function, {low:.3g} and {high:.3g}, are so far apart."
+                "there is no useful rate: the factor per step rounds to 1, because the constants "
+                f"of the outer function, {low:.3g} and {high:.3g}, are so far apart."
             )
         factor = f"{self.contraction:.9g}"
         if factor == "1":
             factor = f"1 - {1 - self.contraction:.3g}"
         if self.configuration == "polyak":
-            return f"the error falls by the factor {factor} per step, or faster."
+            return f"the error falls at least by the factor {factor} per step."
         if "-" in factor:
             factor = f"({factor})"
         return f"the error after k steps is at most {self.radius:.3g} * {factor}^k."
@@ -113,30 +113,30 @@ def predict(
     corrupted: Any = None,
     seed: int = 0,
 ) -> Prediction:
-    """Find the theorem that applies to a problem, and what it promises.
+    """Find the theorem that applies to a problem, and its guarantee.
 
     Parameters
     ----------
     problem : Composite
         The problem.
     truth : array, pytree of arrays or KruskalPoint
-        Parameters of the truth, which must fit the data; for matrix and CP maps also a point
-        with factors, such as the ``truth`` of an instance.
+        Parameters of the truth, which must fit the data; for matrix and CP maps also a factored
+        point, such as the ``truth`` of an instance.
     configuration : {'polyak', 'geometric', 'constant'}
-        Which steps: the paper's Configurations 1, 2 (sharp losses) and 3 (quadratic losses).
+        Step rule: Configurations 1, 2 (sharp losses) and 3 (quadratic losses) of the paper.
     denominator : callable
-        Of the Polyak step: `range_norm` (the paper's), `damped_norm` or `projected_norm`. The
-        default of `lemmax.steps.Polyak` and of `one_step` is `damped_norm`, with a quarter of
-        the cap on gamma.
+        Denominator of the Polyak step: `range_norm` (the paper's), `damped_norm` or
+        `projected_norm`. `lemmax.steps.Polyak` and `one_step` use `damped_norm` by default, with
+        a quarter of the cap on gamma.
     alignment : Alignment, optional
-        That of the map; weak alignment if it is proved, else strong, if not given.
+        Alignment of the map. Default: weak alignment if it is proved, otherwise strong.
     constants : OuterConstants, optional
-        Those of the outer function; computed or estimated if not given.
+        Constants of the outer function. Default: computed or estimated.
     corrupted : array of ints, optional
-        Positions of corrupted measurements, for the loss `L1` and matrix and CP maps; for other
+        Positions of corrupted measurements, for the loss `L1` and matrix and CP maps. For other
         maps their effect on the constants is not known, and ``constants`` must be given.
     seed : int
-        Of the estimates of constants for sensing.
+        Random seed for estimated constants.
 
     Returns
     -------
@@ -149,8 +149,8 @@ def predict(
     >>> x_true = jnp.array([2.0, 1.0, 0.0])
     >>> problem = lm.Composite(lm.losses.L2(), lm.maps.Square(3), x_true**2)
     >>> print(lm.theory.predict(problem, x_true))
-    Theorem 4.1(1): from an error of at most 0.5, the error falls by the factor 0.999511599 \
-per step, or faster.
+    Theorem 4.1(1): from an error of at most 0.5, the error falls at least by the factor \
+0.999511599 per step.
     """
     require_concrete((problem, truth), "predict")
     if configuration not in _CONFIGURATIONS:
@@ -179,15 +179,15 @@ per step, or faster.
         parameters["denominator"] = denominator
     elif alignment.local:
         raise ValueError(
-            f"{alignment.theorem} is local, and local convergence is proved for Polyak steps only."
+            f"{alignment.theorem} is local, and local convergence is only proved for Polyak steps."
         )
     elif configuration == "geometric":
         if constants.quadratic:
-            raise ValueError("Geometric steps are for sharp losses; use 'constant' or 'polyak'.")
+            raise ValueError("Geometric steps need a sharp loss; use 'constant' or 'polyak'.")
         parameters |= geometric(constants, alignment)
     else:
         if not constants.quadratic:
-            raise ValueError("Constant steps are for quadratic losses; use 'geometric'.")
+            raise ValueError("Constant steps need a quadratic loss; use 'geometric'.")
         parameters |= constant(constants, alignment)
     theorem = _theorem(configuration, constants.quadratic, alignment)
     corollary = _corollary(problem) if configuration == "polyak" else None
@@ -207,8 +207,8 @@ def _value_at_truth(problem: Composite, truth: Parameters, corrupted: Any) -> fl
         sound[corrupted_positions(corrupted, sound.size)] = False
     if np.max(np.abs(found.residual)[sound], initial=0.0) > found.tolerance:
         raise ValueError(
-            "The data are not those of the truth. The theory is about exact data, or about the "
-            "loss L1 with some measurements corrupted: name their positions as corrupted=..."
+            "The truth does not fit the data. The theory needs exact data, or the loss L1 with "
+            "corrupted measurements: pass their positions as corrupted=..."
         )
     return found.value
 
@@ -227,7 +227,7 @@ def _theorem(configuration: str, quadratic: bool, alignment: Alignment) -> str:
 
 
 def _corollary(problem: Composite) -> str | None:
-    """The corollary of Section 5 that names this problem, if one does."""
+    """The corollary of Section 5 for this problem, if there is one."""
     map, loss = problem.map, problem.loss
     if isinstance(problem.operator, Identity):
         if not isinstance(loss, L2):

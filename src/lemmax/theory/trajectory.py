@@ -1,4 +1,4 @@
-"""Every iterate of a run, for checks that need more than its trace."""
+"""All iterates of a run, for checks that need more than its trace."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,35 +21,36 @@ from .one_step import OneStep, held_against
 
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
-    """Every iterate of a run, and how its steps were chosen: see `follow`."""
+    """All iterates of a run, and how its steps were chosen; see `follow`."""
 
     iterates: Parameters
-    """All iterates, stacked: one more than there are steps."""
+    """All iterates, stacked; one more than there are steps."""
     dampings: np.ndarray
-    """One per step."""
+    """Damping of each step."""
     lengths: np.ndarray
-    """One per step."""
+    """Length of each step."""
     values: np.ndarray
     """Objective at every iterate."""
     scale: float | None = None
     """Gamma of the Polyak step; None for other step rules."""
     denominator: Callable[..., Any] | None = None
-    """Of the Polyak step."""
+    """Denominator of the Polyak step."""
     target: float | None = None
-    """Of the Polyak step."""
+    """Target of the Polyak step."""
 
 
 def follow(
     problem: Composite, method: AbstractMethod, x0: Parameters, *, max_steps: int = 100
 ) -> Trajectory:
-    """Run a method and keep every iterate, for `check`.
+    """Run a method and store all iterates, for `check`.
 
     Parameters
     ----------
     problem, method, x0
         As for `lemmax.solve`.
     max_steps : int
-        Number of steps; fewer are taken only if a value is not finite or a linear solve fails.
+        Number of steps; the run ends earlier only if a value is not finite or a linear solve
+        fails.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def follow(
     steps = int(result.steps)
     seen[steps] = result.last_x
     structure = jax.tree.structure(result.last_x)
-    # The start is as the caller gave it: perhaps a list of numbers, which is one array to solve.
+    # The start may be a list of numbers, which is a single array for solve.
     plain = jax.tree_util.treedef_is_leaf(structure)
     rows = [[seen[k]] if plain else jax.tree.leaves(seen[k]) for k in range(steps + 1)]
     stacked = [np.stack([np.asarray(u) for u in leaves]) for leaves in zip(*rows, strict=True)]
@@ -95,7 +96,7 @@ def follow(
 
 
 def errors_along(problem: Composite, iterates: Parameters, truth: Parameters) -> np.ndarray:
-    """The distance of every iterate's point to the truth."""
+    """The distance of every iterate's point from the truth."""
     with precision_context(iterates, truth):
         z_star = problem.map(jax.tree.map(to_device, truth))
         stacked = jax.tree.map(to_device, iterates)
@@ -123,7 +124,7 @@ def _steps(problem, truth, lipschitz, denominator, scale, dampings, lengths, bef
 def every_step(
     problem: Composite, run: Trajectory, truth: Parameters, lipschitz: float | None
 ) -> OneStep:
-    """`one_step` along the run, each step of its own length and to where the run really went."""
+    """`one_step` along the run, with the actual length and end point of each step."""
     constant = jacobian_lipschitz(problem.map, truth) if lipschitz is None else lipschitz
     before = jax.tree.map(lambda u: u[:-1], run.iterates)
     after = jax.tree.map(lambda u: u[1:], run.iterates)

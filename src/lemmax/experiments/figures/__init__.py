@@ -1,10 +1,10 @@
-"""The paper's figures, table and appendix, each an `Experiment` in a file of its own."""
+"""The paper's figures, table and appendix, one `Experiment` per file."""
 
 import importlib
 
 from ..harness import Experiment
 
-# In the paper's order; a name is that of the file.
+# In the paper's order; each is the name of a file.
 NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "table1", "cg")
 
 

@@ -1,4 +1,4 @@
-"""The picture of `cg`: a line per setting over the numbers of iterations."""
+"""The plot of `cg`: one line per setting against the number of iterations."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import numpy as np
 from ..harness import Table, panels
 
 CLOSED = 0
-"""Stands for the closed form where a number of iterations is asked for."""
+"""Represents the closed form as a number of iterations."""
 SYMMETRIC = "symmetric"
 SOLVED = 1e-10
 """The relative error that counts as solved."""
 
 
 def draw(table: Table) -> Any:
-    """LMM iterations to 1e-10, and errors reached, against CG iterations; a line per setting."""
+    """LMM iterations to 1e-10, and errors reached, against CG iterations; one line per setting."""
     pairs = [key for key, _ in table.groups("figure", "true_rank")]
     numbers = table.unique("iterations")
     names = ["closed\nform" if n == CLOSED else str(n) for n in numbers]

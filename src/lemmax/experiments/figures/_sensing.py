@@ -1,4 +1,4 @@
-"""What figures 3 and 4 share: matrix sensing, every method and condition number over one A."""
+"""Common part of figures 3 and 4: matrix sensing, all methods and conditions with one A."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ SETTINGS = {
     "quick": {**_COMMON, "sizes": [[20, 2], [20, 5], [30, 5]], "steps": 600, "timed": False},
 }
 KINDS = {"symmetric": True, "asymmetric": False}
-# What the measurements of an iteration may take, in units of two plain products in NumPy.
+# Limit for the time of an iteration, in units of two plain products in NumPy.
 _COST_BOUND = 1.6
 
 
@@ -53,7 +53,7 @@ def jobs(
     loss: lm.losses.AbstractLoss,
     methods: Callable[[bool], Methods],
 ) -> list[Job]:
-    """One for each array of measurements; ``methods(symmetric)`` names the contestants."""
+    """One per array of measurements; ``methods(symmetric)`` gives the methods."""
     return [
         _job(settings, seed, loss, methods, kind, dim, rank)
         for kind in KINDS
@@ -107,11 +107,11 @@ def _job(
 
 
 def _costs(lane: Lane) -> dict[str, float]:
-    """Seconds of a step of one run alone, and of two products with the same bytes in NumPy."""
+    """Seconds per step of a single run, and of two products with the same array in NumPy."""
     problem = lane.instance.problem
     array = measured_array(lane.instance)
     z, s = np.ones(array.shape[1]), np.ones(array.shape[0])
-    # About a tenth of a second of steps, but not fewer than ten.
+    # About a tenth of a second of steps, but at least ten.
     steps = 10 + int(1e9 / array.nbytes)
     alone, products = [], []
     for _ in range(4):
@@ -160,7 +160,7 @@ def best_errors(table: Table, **wanted: Any) -> list[float]:
 
 
 def reaches_everywhere(table: Table, accuracy: float, **wanted: Any) -> tuple[bool, str]:
-    """Whether a method gets to an accuracy in all settings, and in words how fast."""
+    """Whether a method reaches an accuracy in all settings, and a text on how fast."""
     found = counts(table, accuracy, **wanted)
     reached = [steps for steps in found if steps is not None]
     if len(reached) == len(found):
@@ -169,14 +169,14 @@ def reaches_everywhere(table: Table, accuracy: float, **wanted: Any) -> tuple[bo
 
 
 def rate_free_of_dimension(table: Table) -> Claim:
-    """The same speed at both dimensions."""
+    """The rate is the same at both dimensions."""
     small, large = table.unique("dim")
     ratios = []
     for (kind, _, rank, condition), _ in settings_of(table, method="LMM", dim=large):
         same = {"method": "LMM", "kind": kind, "rank": rank, "condition": condition}
         (few,), (many,) = (counts(table, 1e-12, dim=d, **same) for d in (small, large))
         ratios.append(many / few if few and many else float("nan"))
-    # A single draw varies by some 20 %, so that their mean is judged.
+    # A single draw varies by some 20 %, so the mean is tested.
     mean = float(np.exp(np.mean(np.log(ratios))))
     return Claim(
         f"The rate of LMM does not depend on the dimension: iterations to 1e-12 at d = {large} are "
@@ -187,7 +187,7 @@ def rate_free_of_dimension(table: Table) -> Claim:
 
 
 def costs_little(facts: Facts) -> list[Claim]:
-    """Not the paper's: what an iteration costs, where it was timed."""
+    """Our own claim: the cost of an iteration, where it was timed."""
     ratios = [job["ratio"] for job in facts.values() if "ratio" in job]
     if not ratios:
         return []

@@ -1,4 +1,4 @@
-"""What figures 5 and 6 share: LMM, Gauss-Newton and the subgradient method, geometric steps."""
+"""Common part of figures 5 and 6: LMM, Gauss-Newton and subgradient with geometric steps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ METHODS = ("LMM", "Gauss-Newton", "subgradient")
 def geometric_method(
     name: str, first_step: float, decay: float, damping: float
 ) -> lm.methods.AbstractMethod:
-    """Configuration 2: steps ``first_step * decay**k``, and for LMM dampings alike."""
+    """Configuration 2: steps ``first_step * decay**k``, and for LMM similar dampings."""
     steps = lm.steps.Geometric(first_step, decay)
     if name == "LMM":
         return lm.methods.lmm(steps, lm.damping.Geometric(damping, decay))
@@ -31,20 +31,20 @@ def run_trials(
     lanes_of: Callable[[int], tuple[list[Lane], list[float]]],
     judge: Callable[[np.ndarray], dict[str, Any]],
 ) -> Outcome:
-    """Run the lanes of each trial together: one row per run.
+    """Run the lanes of each trial in one program; one row per run.
 
     Parameters
     ----------
     watch : callable
-        Told how far it is, in trials.
+        Progress function, in trials.
     settings : dict
-        With ``steps``, the most of a run, and ``accuracy``, with which it is done.
+        With ``steps``, the maximum per run, and ``accuracy``, at which a run is finished.
     trials : sequence of int
-        Their numbers.
+        Numbers of the trials.
     lanes_of : callable
-        ``lanes_of(trial)`` gives the lanes and the decay of each.
+        ``lanes_of(trial)`` returns the lanes and the decay of each.
     judge : callable
-        What a row says beside the labels and the final error, from the errors of its run.
+        Computes further columns of a row from the errors of its run.
     """
     rows, seconds = [], 0.0
     for done, trial in enumerate(trials):

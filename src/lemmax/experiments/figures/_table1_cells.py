@@ -1,4 +1,4 @@
-"""The rows and columns of the paper's Table 1, and the names for how a run converges."""
+"""Rows and columns of the paper's Table 1, and the classification of convergence."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _SOLVED = 1e-12
 
 
 class Setting(NamedTuple):
-    """A kind of problem; each is run with condition numbers 1 and 100."""
+    """A type of problem; each is run with condition numbers 1 and 100."""
 
     symmetric: bool
     smooth: bool
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
         return f"{shape}, {loss}, {'over' if self.overparameterised else 'exact'}"
 
     def instance(self, seed: int, condition: float, dim: int) -> Instance:
-        """Sensing from a relative error of 1e-2, twice (four times) as many data as parameters."""
+        """Sensing from a relative error of 1e-2, two (four) times as many data as parameters."""
         rank = 5 if self.overparameterised else 2
         loss = lm.losses.SquaredL2() if self.smooth else lm.losses.L1()
         if self.symmetric:
@@ -66,12 +66,12 @@ class Entry(NamedTuple):
     smooth: bool
     nonsmooth: bool
     neighbourhood: bool = False
-    """Whether the paper says that it converges only to a neighbourhood."""
+    """Whether the paper claims convergence only to a neighbourhood."""
     remark: str = ""
     in_paper: bool = True
 
     def ticked(self, setting: Setting) -> bool:
-        """Whether the paper promises linear convergence in this setting."""
+        """Whether the paper claims linear convergence in this setting."""
         return (
             (self.symmetric if setting.symmetric else self.asymmetric)
             and (self.smooth if setting.smooth else self.nonsmooth)
@@ -100,7 +100,7 @@ ENTRIES = [
     Entry("Approximated GN", lm.methods.approximate_gauss_newton, True, True, True, True, False),
     Entry("Gauss-Newton (GNP)", lm.methods.gauss_newton, False, True, True, True, True),
     Entry("LMM", lm.methods.lmm, True, True, True, True, True),
-    # Not in the paper's table; what all of them are there to beat.
+    # Not in the paper's table; the baseline of all methods.
     Entry(
         "Polyak subgradient",
         lm.methods.polyak_subgradient,
@@ -122,7 +122,7 @@ class Outcome(NamedTuple):
     best: float
     """Smallest relative error."""
     rate: float
-    """Factor per step, fitted where the error falls; NaN if it does not."""
+    """Factor per step, fitted while the error falls; NaN if it does not."""
 
     def __str__(self) -> str:
         return {
@@ -135,12 +135,12 @@ class Outcome(NamedTuple):
 
 
 def classify(error: np.ndarray) -> Outcome:
-    """Name the convergence from the errors of a run, one per step."""
+    """Classify the convergence of a run by its errors, one per step."""
     finite = np.isfinite(error)
     best = float(np.min(error[finite]))
     if not finite.all() or error[-1] > 10 * error[0]:
         return Outcome("diverges", best, float("nan"))
-    # Fit log(error) over the part of the run above twice its best, the start left out.
+    # Fit log(error) over the part of the run above twice its minimum, without the start.
     falling = np.flatnonzero(error > max(2 * best, _SOLVED))
     last = falling[-1] + 1 if falling.size else 1
     fitted = np.arange(last // 5, last)
@@ -148,21 +148,21 @@ def classify(error: np.ndarray) -> Outcome:
     rate = float(np.exp(slope))
     if best <= _SOLVED:
         return Outcome("linear", best, rate)
-    # A floor: it fell far and then slowed down, to less than a quarter of its pace.
+    # A floor: the error fell far and then slowed down, to less than a quarter of its rate.
     if best < 1e-4 * error[0] and _late_slope(error) > 0.25 * _early_slope(error):
         return Outcome("neighbourhood", best, rate)
     return Outcome("sublinear", best, rate)
 
 
 def _early_slope(error: np.ndarray) -> float:
-    """Of log(error) per step, over the first half of the way down."""
+    """Slope of log(error) per step, over the first half of the decrease."""
     middle = np.sqrt(error[0] * np.min(error))
     steps = int(np.flatnonzero(error <= middle)[0])
     return float(np.log(error[steps] / error[0]) / steps)
 
 
 def _late_slope(error: np.ndarray) -> float:
-    """Of log(error) per step, from the best before the last quarter of a run to the best in it."""
+    """Slope of log(error) per step, from the best before the last quarter to the best in it."""
     quarter = len(error) // 4
     return float(np.log(np.min(error[-quarter:]) / np.min(error[:-quarter])) / quarter)
 
@@ -176,12 +176,12 @@ class Cell(NamedTuple):
 
     @property
     def ticked(self) -> bool:
-        """Whether the paper promises linear convergence here."""
+        """Whether the paper claims linear convergence here."""
         return self.entry.ticked(self.setting)
 
     @property
     def refused(self) -> bool:
-        """Whether the method has no form for this setting."""
+        """Whether the method does not apply to this setting."""
         return any(outcome.kind == "refused" for outcome in self.outcomes.values())
 
     @property

@@ -1,7 +1,7 @@
 """The appendix's claim: about ten conjugate-gradient iterations compute the preconditioner.
 
-LMM on the problems of figures 3, 4 and 7, its damped system solved by a number of iterations or by
-the closed form; and the same problems with a truth of rank 10 instead of 2.
+LMM on the problems of figures 3, 4 and 7, with the damped system solved by a number of iterations
+or in closed form; and on the same problems with a truth of rank 10 instead of 2.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _KINDS = (SYMMETRIC, ASYMMETRIC)
 _SHORT = {SYMMETRIC: "sym.", ASYMMETRIC: "asym."}
 _PAPERS_RANK = 2
 _COMMON = {"conditions": [1.0, 100.0], "start_error": 1e-2, "iterations": [1, 3, 10, 30, 100]}
-# Problems are the number of the figure, the kind, the dimension, the rank of the truth and of x.
+# Problems: number of the figure, type, dimension, rank of the truth, rank of the fit.
 SETTINGS = {
     "full": {
         **_COMMON,
@@ -56,7 +56,7 @@ SETTINGS = {
         "products": [[100, 5], [400, 5], [100, 20]],
         "timed": True,
     },
-    # Its time is that of compilation: so few programs.
+    # Compilation dominates the time, so there are few programs.
     "quick": {
         **_COMMON,
         "steps": 400,
@@ -84,7 +84,7 @@ _MAPS = {
     "symmetric CP": lambda d, r: lm.maps.SymmetricCP(d, r),
     "CP": lambda d, r: lm.maps.CP((d, d, d), r),
 }
-# As fast as the closed form: draws of one setting differ by some 20 % in their iterations.
+# Factor that counts as equally fast: draws of one setting differ by some 20 %.
 _AS_FAST = 1.5
 _PLACE = ("figure", "kind", "true_rank", "rank", "condition")
 
@@ -147,10 +147,10 @@ def _method(figure: int, number: int) -> lm.methods.AbstractMethod:
 
 
 def _results(watch: Watch, figure: int, lanes: Sequence[Lane], steps: int) -> list[lm.Result]:
-    """Together where they share measurements."""
+    """In one program if they share measurements."""
     if figure != 7:
         return run_together(watch, lanes, steps)
-    # A slow run may use up all its steps; a fast one ends at rounding errors.
+    # A slow run may use all its steps; a fast one ends at rounding errors.
     patient = lm.Stopping(window=steps)
     return [
         run(
@@ -177,7 +177,7 @@ def _row(result: lm.Result) -> dict[str, Any]:
 
 
 def _times(lanes: Sequence[Lane]) -> dict[str, float]:
-    """Seconds per step of each method alone: the best of four runs, one after the other."""
+    """Seconds per step of each method alone: the best of four consecutive runs."""
     best: dict[str, float] = {}
     for _ in range(4):
         for lane in lanes:
@@ -189,7 +189,7 @@ def _times(lanes: Sequence[Lane]) -> dict[str, float]:
 
 
 def _flops(sizes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """By map and size: flops of a product as compiled, and the count that the appendix gives."""
+    """Flops of a compiled product by map and size, and the count in the appendix."""
     found = {}
     for name, make in _MAPS.items():
         for dim, rank in sizes:
@@ -214,7 +214,7 @@ def _flops_of_a_product(map_: lm.maps.AbstractMap, x: Any) -> float:
 
 
 def _ratios(table: Table, number: int) -> dict[tuple[Any, ...], float]:
-    """By setting: LMM iterations to 1e-10 over those of the closed form; infinite if never."""
+    """LMM iterations to 1e-10 by setting, relative to the closed form; infinite if never."""
     closed = dict(table.where(iterations=CLOSED).groups(*_PLACE))
     found = {}
     for key, rows in table.where(iterations=number).groups(*_PLACE):
@@ -229,7 +229,7 @@ def _as_fast(table: Table, number: int) -> bool:
 
 
 def _told(table: Table, number: int) -> str:
-    """In words: in how many settings it gets there, and how fast."""
+    """In how many settings 1e-10 is reached, and how fast."""
     ratios = _ratios(table, number)
     there = [ratio for ratio in ratios.values() if ratio < np.inf]
     said = f"{number}: 1e-10 in {len(there)} of {len(ratios)} settings"
@@ -237,7 +237,7 @@ def _told(table: Table, number: int) -> str:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The appendix's sentences, and what they owe to the rank of the truth."""
+    """The appendix's claims, and their dependence on the rank of the truth."""
     papers = table.where(true_rank=_PAPERS_RANK)
     numbers = [number for number in table.unique("iterations") if number != CLOSED]
     wider = Table.concatenate(
@@ -271,7 +271,7 @@ def _at_rank(table: Table, *, exact: bool) -> Table:
 
 
 def _cost(facts: Facts) -> Claim:
-    """Whether flops per d r² (or d) stay the same as the sizes grow."""
+    """Whether flops per d r² (or d) are constant as the sizes grow."""
     constants: dict[str, list[float]] = {}
     for key, (flops, count) in facts["products"].items():
         constants.setdefault(key.rsplit(" ", 2)[0], []).append(flops / count)

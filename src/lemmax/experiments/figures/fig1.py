@@ -1,7 +1,7 @@
-"""Figure 1: factorise a rank 2 matrix with one column too many.
+"""Figure 1: factorise a rank 2 matrix with one superfluous column.
 
-The paper draws one start, from which Gauss-Newton leaves the picture. Here are many: how often it
-does from random starts, and from starts whose superfluous singular value is scaled down.
+The paper shows one start, from which Gauss-Newton diverges. Here there are many: random starts, and
+starts whose superfluous singular value is scaled down.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ SETTINGS = {
     "full": {
         **_PROBLEM,
         "steps": 50,
-        # How many starts for each factor on the superfluous singular value of the start.
+        # Number of starts for each factor on the superfluous singular value of the start.
         "starts": {"1.0": 60, "0.01": 20, "0.0001": 20, "1e-06": 20, "1e-08": 20},
     },
     "quick": {**_PROBLEM, "steps": 50, "starts": {"1.0": 4, "0.0001": 2, "1e-08": 2}},
@@ -64,7 +64,7 @@ def _job(settings: Settings, seed: int, scale: float, starts: int) -> Job:
     def work(watch: Watch) -> Outcome:
         curves, seconds = [], {name: [] for name in METHODS}
         for start in range(starts):
-            # A thousand apart, so that another seed shares no start with this one.
+            # Seeds a thousand apart, so that different seeds share no start.
             instance = psd_factorisation(1000 * seed + start, redundant_scale=scale, **problem)
             for name, method in METHODS.items():
                 result = run(part_of(watch, start, starts), instance, method, settings["steps"])
@@ -83,13 +83,13 @@ def _errors(table: Table, method: str, scale: float) -> list[np.ndarray]:
 
 
 def _escaped(table: Table, method: str, scale: float) -> tuple[int, int]:
-    """How many runs left the paper's picture, of how many; it draws that as divergence."""
+    """How many runs left the range of the paper's plot (shown there as divergence), of how many."""
     errors = _errors(table, method, scale)
     return sum(not np.max(error) <= ERROR_RANGE[1] for error in errors), len(errors)
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     scales = table.unique("redundant_scale")
     return [
         _lmm_is_fast(table),
@@ -102,7 +102,7 @@ def claims(table: Table, facts: Facts) -> list[Claim]:
 def _lmm_is_fast(table: Table) -> Claim:
     errors = _errors(table, "LMM", 1.0)
     needed = [steps_to(error, _SOLVED) for error in errors]
-    # From the second step on, down to where rounding errors show.
+    # From the second step down to rounding errors.
     ratios = [e[k + 1] / e[k] for e in errors for k in range(2, len(e) - 1) if e[k + 1] > 1e-12]
     ratio = float(np.median(ratios))
     reached = [steps for steps in needed if steps is not None]
@@ -169,7 +169,7 @@ def _lmm_is_stable(table: Table, scales: list[float]) -> Claim:
 
 
 def summaries(table: Table) -> list[Summary]:
-    """Who left the picture, by method and scale."""
+    """The runs that left the plotted range, by method and scale."""
     rows = []
     for scale in table.unique("redundant_scale"):
         for method in METHODS:
@@ -186,7 +186,7 @@ def summaries(table: Table) -> list[Summary]:
 
 
 def draw(table: Table) -> Any:
-    """The contest from a random start and from one next to rank loss; how far each start jumps."""
+    """Curves from a random start and from one near rank loss; the largest error of each start."""
     scales = table.unique("redundant_scale")
     figure, axes = panels(1, 3)
     random, near, jumps = axes[0]
@@ -195,7 +195,7 @@ def draw(table: Table) -> Any:
     last = table.where(redundant_scale=min(scales), start=0)
     draw_curves(near, last, legend=None)
     near.set_title(f"superfluous singular value times {min(scales):g}")
-    # Side by side: they have the same places otherwise.
+    # Shifted, since they have the same positions otherwise.
     for shift, method in zip((0.7, 1.0, 1.4), METHODS, strict=True):
         largest = {s: [np.max(error) for error in _errors(table, method, s)] for s in scales}
         places = np.concatenate([np.full(len(found), s * shift) for s, found in largest.items()])

@@ -36,19 +36,19 @@ SETTINGS = {
     "quick": {**_PROBLEM, "dims": [10, 100], "conditions": [1.0, 100.0], "steps": 500, "draws": 1},
 }
 LOSSES = {"half squared norm": lm.losses.SquaredL2(), "norm": lm.losses.L2()}
-# The damping is 1e-2 times the norm of the residual: the value of one loss, and of the other the
-# root of twice the value.
+# The damping is 1e-2 times the norm of the residual, which is the value of one loss, and the root
+# of twice the value of the other.
 DAMPING = {
     "half squared norm": lm.damping.ProportionalToRootGap(1e-2 * math.sqrt(2.0)),
     "norm": lm.damping.ProportionalToGap(1e-2),
 }
-# The paper does not say that its code halves the Polyak step; it does, for every method.
+# The paper's code halves the Polyak step of every method; the text does not mention it.
 _HALF, _WHOLE = lm.steps.Polyak(scale=0.5), lm.steps.Polyak()
 _WHOLE_STEP = ", whole step"
 _SOLVED = 1e-10
 
-# Median iterations from this many draws on are compared with those of an independent NumPy code
-# with the paper's constants; single draws differ by a fifth and more.
+# With at least this many draws, median iterations are compared with those of an independent NumPy
+# code with the paper's constants; single draws differ by a fifth and more.
 _ENOUGH_DRAWS = 5
 REFERENCE = {
     ("half squared norm", 1.0, 10): 377,
@@ -87,7 +87,7 @@ def _job(settings: Settings, seed: int, loss: str, condition: float, dim: int) -
         curves, facts = [], {}
         for draw in range(settings["draws"]):
             instance = nonnegative_least_squares(
-                # A thousand apart, so that another seed shares no draw with this one.
+                # Seeds a thousand apart, so that different seeds share no draw.
                 1000 * seed + draw,
                 dim=dim,
                 true_rank=settings["true_rank"],
@@ -121,7 +121,7 @@ def _errors(table: Table, method: str) -> dict[Place, list[np.ndarray]]:
 
 
 def _steps(table: Table, method: str) -> dict[Place, float]:
-    """Iterations to 1e-10, the median over the draws; infinite where most never get there."""
+    """Median iterations to 1e-10 over the draws; infinite if most do not reach it."""
 
     def needed(error: np.ndarray) -> float:
         steps = steps_to(error, _SOLVED)
@@ -132,7 +132,7 @@ def _steps(table: Table, method: str) -> dict[Place, float]:
 
 
 def _last(table: Table, method: str) -> dict[Place, float]:
-    """The error after all iterations, the median over the draws."""
+    """Median error over the draws after all iterations."""
     errors = _errors(table, method)
     return {
         place: statistics.median(float(e[-1]) for e in drawn) for place, drawn in errors.items()
@@ -140,7 +140,7 @@ def _last(table: Table, method: str) -> dict[Place, float]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     return [
         _lmm_everywhere(table),
         _subgradient_fails(table),
@@ -168,7 +168,7 @@ def _lmm_everywhere(table: Table) -> Claim:
 
 
 def _straightness(error: np.ndarray) -> float:
-    """Correlation of -log(error) with the iterations, where there are no rounding errors."""
+    """Correlation of -log(error) with the iterations, above rounding errors."""
     falling = error[: (steps_to(error, 1e-12) or len(error))]
     return float(-np.corrcoef(np.arange(len(falling)), np.log(falling))[0, 1])
 
@@ -208,7 +208,7 @@ def _gauss_newton_diverges(table: Table) -> Claim:
 
 
 def _by_loss(table: Table, method_for_square: str) -> list[tuple[float, float]]:
-    """Iterations of LMM with the norm, and of a method with its square, setting by setting."""
+    """Iterations of LMM with the norm, and of a method with its square, by setting."""
     norm, square = _steps(table, "LMM"), _steps(table, method_for_square)
     return [
         (found, square["half squared norm", condition, dim])

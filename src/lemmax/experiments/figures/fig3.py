@@ -11,7 +11,7 @@ from . import _sensing as sensing
 
 
 def methods(symmetric: bool) -> sensing.Methods:
-    """The paper's; PrecGD is for symmetric matrices alone."""
+    """The paper's methods; PrecGD is only for symmetric matrices."""
     chosen = {
         "LMM": lm.methods.lmm(damping=lm.damping.ProportionalToRootGap(2.5e-3)),
         "gradient descent": lm.methods.polyak_subgradient(),
@@ -26,10 +26,10 @@ def jobs(settings: Settings, seed: int) -> list[Job]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     lmm, lmm_says = sensing.reaches_everywhere(table, 1e-12, method="LMM")
     prec, prec_says = sensing.reaches_everywhere(table, 1e-12, method="PrecGD")
-    # Within a tenth: which of two equally fast methods is ahead changes from draw to draw.
+    # Within a tenth: the order of equally fast methods changes from draw to draw.
     fastest = [
         steps <= 1.1 * min(others)
         for steps, others in zip(
@@ -90,7 +90,7 @@ def _pace(error: np.ndarray, above: float, below: float) -> float:
 
 
 def _rivals(table: Table) -> list[list[float]]:
-    """Steps to 1e-10 of all others, in the settings in which LMM is run."""
+    """Steps to 1e-10 of the other methods, in the settings of LMM."""
     found = []
     for (kind, dim, rank, condition), _ in sensing.settings_of(table, method="LMM"):
         setting = {"kind": kind, "dim": dim, "rank": rank, "condition": condition}

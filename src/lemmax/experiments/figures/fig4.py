@@ -1,7 +1,7 @@
 """Figure 4: matrix sensing with a nonsmooth loss, the sum of absolute residuals.
 
-The paper's text prescribes the damping 1e-5 h, its code 1e-3 h. Both are run: ``LMM`` is the
-code's, which is faster when the rank is over-estimated.
+The paper's text has the damping 1e-5 h, its code 1e-3 h. Both are run: ``LMM`` is that of the code,
+which is faster if the rank is over-estimated.
 """
 
 import lemmax as lm
@@ -13,7 +13,7 @@ _PRINTED = "LMM (1e-5 h)"
 
 
 def methods(symmetric: bool) -> sensing.Methods:
-    """The paper's; OPSA is for asymmetric matrices alone, in the paper's variant of it."""
+    """The paper's methods; OPSA is only for asymmetric matrices, in the paper's variant."""
     chosen = {
         "LMM": lm.methods.lmm(damping=lm.damping.ProportionalToGap(1e-3)),
         _PRINTED: lm.methods.lmm(damping=lm.damping.ProportionalToGap(1e-5)),
@@ -30,7 +30,7 @@ def jobs(settings: Settings, seed: int) -> list[Job]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     lmm, lmm_says = sensing.reaches_everywhere(table, 1e-12, method="LMM")
     printed, printed_says = sensing.reaches_everywhere(table, 1e-12, method=_PRINTED)
     floors = sensing.best_errors(table, method="OPSA", rank=5)

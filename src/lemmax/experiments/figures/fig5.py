@@ -1,8 +1,8 @@
-"""Figure 5: how LMM's speed depends on its parameters, for geometrically decaying steps.
+"""Figure 5: dependence of LMM's speed on its parameters, for geometrically decaying steps.
 
-The text says condition number 1e4, the file names of the paper's figure 100: that is run, too, as a
-variant with fewer trials. All parameters, methods and condition numbers of a trial share its
-measurements, and its program.
+The text has condition number 1e4, the file names of the paper's figure 100; the latter is run, too,
+as a variant with fewer trials. All parameters, methods and condition numbers of a trial share its
+measurements and its program.
 """
 
 from typing import Any
@@ -60,7 +60,7 @@ SETTINGS = {
 
 
 def jobs(settings: Settings, seed: int) -> list[Job]:
-    """Some trials of a rank at a time."""
+    """One per rank and group of trials."""
     size = settings["trials per job"]
     return [
         _job(settings, seed, int(rank), range(first, min(first + size, settings["trials"])))
@@ -121,7 +121,7 @@ def _success(rows: Table) -> float:
 
 
 def _steps(rows: Table, limit: int) -> np.ndarray:
-    """Iterations of all trials, the limit for those that never got there."""
+    """Iterations of all trials; the limit for those that failed."""
     steps = rows.column("steps")
     return np.where(steps < 0, limit, steps)
 
@@ -137,7 +137,7 @@ def _settings(table: Table) -> list[tuple[int, float]]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     decays = table.unique("decay")
     valleys = {
         (setting, q): _valley(table, "LMM", *setting, q)
@@ -183,7 +183,7 @@ def _interval(valley: list[float]) -> str:
 
 
 def _longer_steps_take_longer(table: Table) -> Claim:
-    """Within the valley, LMM's count grows with the first step and with the decay factor."""
+    """Among successful first steps, LMM's count grows with the step and with the decay factor."""
     ordered, lowest, highest = True, 10**9, 0
     for (_, _, _), mine in table.where(method="LMM").groups("rank", "condition", "decay"):
         medians = [
@@ -204,7 +204,7 @@ def _longer_steps_take_longer(table: Table) -> Claim:
 
 
 def _ranges_shrink(valleys: dict, decay: float, texts: str) -> Claim:
-    """What the text does not say: the upper end of the range depends on the conditioning."""
+    """Not in the text: the upper end of the range depends on the conditioning."""
     tops = [max(valley, default=0.0) for (_, q), valley in valleys.items() if q == decay]
     return Claim(
         "The range does not depend on conditioning and over-parameterisation.",
@@ -219,7 +219,7 @@ def _ranges_shrink(valleys: dict, decay: float, texts: str) -> Claim:
 
 
 def draw(table: Table) -> Any:
-    """A row for each decay, a column for each setting: median and 5 to 95 % of iterations."""
+    """One row per decay, one column per setting: median and 5 to 95 % of iterations."""
     decays, settings = table.unique("decay"), _settings(table)
     figure, axes = panels(len(decays), len(settings), width=3.4, height=2.7)
     limit = max(1000, int(np.max(table.column("steps"))))
@@ -231,7 +231,7 @@ def draw(table: Table) -> Any:
                 steps = [(size, _steps(cell, limit)) for (size,), cell in rows.groups("first_step")]
                 sizes = [size for size, _ in steps]
                 low, middle, high = np.percentile([s for _, s in steps], [5, 50, 95], axis=1)
-                # Gauss-Newton often does as LMM does: dashed, it leaves the other visible.
+                # Gauss-Newton often coincides with LMM: dashed, it leaves the other visible.
                 style = "o--" if method == "Gauss-Newton" else "o-"
                 ax.semilogx(sizes, middle, style, ms=3, color=colour(method), label=method)
                 ax.fill_between(sizes, low, high, color=colour(method), alpha=0.2, lw=0)

@@ -1,8 +1,8 @@
-"""Figure 6: how many outliers each method survives, by number of measurements.
+"""Figure 6: success by fraction of outliers and number of measurements.
 
-All corruption levels, methods and condition numbers of a trial share its measurements, and its
-program; the 20 trials of a cell are independent. A variant repeats some cells with what the
-paper's code has instead of its text: first step 1e-5, condition number 100.
+All corruption levels, methods and condition numbers of a trial share its measurements and its
+program; the 20 trials of a cell are independent. A variant repeats some cells with the constants of
+the paper's code instead of its text: first step 1e-5, condition number 100.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _COMMON = {
     "variant": {"first_step": 1e-5, "condition": 100.0},
 }
 SETTINGS = {
-    # Measurements are these multiples of 2 * dim * rank.
+    # Numbers of measurements, as multiples of 2 * dim * rank.
     "full": {
         **_COMMON,
         "multiples": list(range(10, 20)),
@@ -100,7 +100,7 @@ def _job(
     contestants: Sequence[Contestant],
 ) -> Job:
     def judge(error: np.ndarray) -> dict[str, Any]:
-        # A run that has got there is stopped at the next look, at most 50 steps later.
+        # A successful run is stopped at the next check, at most 50 steps later.
         return {"success": int(np.min(error) <= settings["accuracy"])}
 
     def work(watch: Watch) -> Outcome:
@@ -173,7 +173,7 @@ def _rates(table: Table, **wanted: Any) -> np.ndarray:
 
 
 def _main(table: Table) -> tuple[Table, float]:
-    """The paper's cells; the variant's have another first step or condition number."""
+    """The paper's cells; those of the variant have another first step or condition number."""
     step = max(table.unique("first_step"))
     chosen = table.where(first_step=step)
     taus = {c for (c,), _ in chosen.where(method="subgradient").groups("condition")}
@@ -181,7 +181,7 @@ def _main(table: Table) -> tuple[Table, float]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     main, step = _main(table)
     groups = [key for key, _ in main.groups("rank", "condition")]
     survived = {key: _survived(main, "LMM", *key) for key in groups}
@@ -224,7 +224,7 @@ def claims(table: Table, facts: Facts) -> list[Claim]:
 
 
 def _survived(table: Table, method: str, rank: int, condition: float) -> float:
-    """The corruption up to which every cell succeeds in 95 % of its trials."""
+    """The corruption level up to which every cell succeeds in 95 % of its trials."""
     rates = _rates(table, method=method, rank=rank, condition=condition)
     good = np.all(rates >= 0.95, axis=0)
     bins = int(np.argmin(good)) if not np.all(good) else len(good)

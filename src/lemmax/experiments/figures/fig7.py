@@ -1,4 +1,4 @@
-"""Figure 7: CP decompositions of tensors that are known entirely, and far too large to form."""
+"""Figure 7: CP decompositions of fully observed tensors that are too large to form."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ SETTINGS = {
         "steps": 1000,
         "variants": True,
     },
-    # Its time is that of compilation: so fewer programs.
+    # Compilation dominates the time, so there are fewer programs.
     "quick": {
         **_PROBLEM,
         "dim": 20,
@@ -53,11 +53,11 @@ _DAMPING_OF_SQUARE = lm.damping.ProportionalToRootGap(1e-3 * math.sqrt(2.0))
 _LMM, _WHOLE_STEP = "LMM", "LMM, whole step"
 _TEXT, _CODE = "LMM, |Πv|²", "LMM, |Pv|²"
 _SQUARE, _SQUARE_WHOLE_STEP = "LMM, square", "LMM, square, whole step"
-# LMM above Gauss-Newton, with which it coincides for the most part.
+# LMM is drawn over Gauss-Newton, with which it mostly coincides.
 DRAWN = ("Gauss-Newton", _LMM, "subgradient")
 _METHODS = {
     _LMM: lm.methods.lmm(_HALF, _DAMPING),
-    # Gauss-Newton as LMM without damping, so that both are the same program, compiled once.
+    # Gauss-Newton as LMM without damping, so that both are one program, compiled once.
     "Gauss-Newton": lm.methods.lmm(_HALF, lm.damping.ProportionalToGap(0.0)),
     "subgradient": lm.methods.polyak_subgradient(),
     _WHOLE_STEP: lm.methods.lmm(_WHOLE, _DAMPING),
@@ -71,7 +71,7 @@ _OF_SQUARE = {
     _SQUARE_WHOLE_STEP: lm.methods.lmm(_WHOLE, _DAMPING_OF_SQUARE),
 }
 _SOLVED = 1e-10
-# Where the paper cuts its curves.
+# The lower end of the paper's curves.
 _CUT = 1e-13
 _TICKS = (0, 10, 20, 30, 40, 50, 100, 300, 1000)
 
@@ -105,7 +105,7 @@ def _job(settings: Settings, seed: int, kind: str, rank: int, condition: float) 
                     method,
                     settings["steps"],
                     tol=fall**2 if loss is square else fall,
-                    # A slow run is part of the picture: it may use up all its steps.
+                    # A slow run may use all its steps: it is part of the plot.
                     stopping=lm.Stopping(window=settings["steps"]),
                 )
                 curves.append(curve(error_of(result), method=name, **labels))
@@ -136,7 +136,7 @@ def _instance(
 
 
 def _errors(table: Table, method: str) -> dict[tuple[str, int, float], np.ndarray]:
-    """By kind, rank and condition number."""
+    """Errors by kind, rank and condition number."""
     runs = table.where(method=method).groups("kind", "rank", "condition")
     return {key: rows.column("error") for key, rows in runs}
 
@@ -159,7 +159,7 @@ def _within(steps: list[int | None], low: int, high: int) -> bool:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure, and what the extra curves say."""
+    """The paper's claims about this figure, and claims about the additional curves."""
     judged = [
         _lmm_everywhere(table),
         _subgradient_fails(table),
@@ -183,7 +183,7 @@ def _lmm_everywhere(table: Table) -> Claim:
 
 
 def _late_ratio(error: np.ndarray) -> float:
-    """Mean factor per step on the way from the start to 1e-10, the first steps left out."""
+    """Mean factor per step from the start to 1e-10, without the first steps."""
     last = steps_to(error, _SOLVED) or len(error) - 1
     first = last // 3
     return float((error[last] / error[first]) ** (1 / (last - first)))
@@ -279,7 +279,7 @@ def draw(table: Table) -> Any:
             legend="lower right",
             error_range=(_CUT, 10.0),
         )
-        # Linear up to where the fast methods are done, logarithmic beyond.
+        # Linear in the range of the fast methods, logarithmic beyond.
         ax.set_xscale("symlog", linthresh=50, linscale=2)
         ax.set_xticks(_TICKS, labels=map(str, _TICKS))
         ax.set_xlim(0, shown.column("step").max())

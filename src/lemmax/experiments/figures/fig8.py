@@ -1,9 +1,9 @@
-"""Figure 8: tensors from few measurements, a tenth of them grossly wrong.
+"""Figure 8: tensors from few measurements, a tenth of them outliers.
 
-Steps and dampings shrink geometrically. The constants that the paper prints are run as printed,
-beside ours. For symmetric tensors the printed first steps are too long for their damping: with
-superfluous terms they leave the region of attraction at once. For asymmetric ones they are too
-short to get there (the paper's code scales its asymmetric truth down by a factor of nine).
+Steps and dampings shrink geometrically. The constants that the paper prints are run besides ours.
+For symmetric tensors the printed first steps are too long for their damping: with superfluous terms
+they leave the region of attraction at once. For asymmetric ones they are too short to reach the
+solution (the paper's code scales its asymmetric truth down by a factor of nine).
 """
 
 import math
@@ -43,23 +43,23 @@ _COMMON = {
     "outliers": 0.1,
     "outlier_law": "signal",
     "steps": 1000,
-    # Measurements in units of dim * rank; first step, damping and decay as the paper prints them.
+    # Measurements in units of dim * rank; first step, damping and decay as printed in the paper.
     "kinds": {
         "symmetric": {"measurements": 5, "printed": [1e-3, 1e-5], "decay": 0.94},
         "asymmetric": {"measurements": 30, "printed": [1e-5, 1e-5], "decay": 0.96},
     },
-    # What works here: a first step this many times as long as is needed to get there, and a
-    # damping that is this fraction of it.
+    # Constants that work: the first step as a multiple of the shortest that reaches the solution,
+    # and the damping as a fraction of the first step.
     "reach": 5.0,
     "damping": 0.1,
-    # The subgradient method needs longer steps; the paper's code has them, too.
+    # The subgradient method needs longer steps, as in the paper's code.
     "subgradient": {"symmetric": 1e-3, "asymmetric": 1e-4},
 }
 SETTINGS = {"full": {**_COMMON, "dim": 50}, "quick": {**_COMMON, "dim": 6}}
 
 
 def jobs(settings: Settings, seed: int) -> list[Job]:
-    """One for each array of measurements; the largest, of 7.5 GB at full size, comes last."""
+    """One per array of measurements; the largest, 7.5 GB at full size, is last."""
     return [
         _job(settings, seed, kind, rank) for kind in settings["kinds"] for rank in settings["ranks"]
     ]
@@ -74,8 +74,8 @@ def _job(settings: Settings, seed: int, kind: str, rank: int) -> Job:
             lm.steps.Geometric(first_step, decay), lm.damping.Geometric(damping, decay)
         )
 
-    # All steps together go about first_step / (1 - decay) * |A* sign| far, and m signs of Gaussian
-    # measurements add up to sqrt(2 m / pi).
+    # All steps together have length first_step / (1 - decay) * |A* sign|, about, and m signs of
+    # Gaussian measurements add up to sqrt(2 m / pi).
     measurements = constants["measurements"] * settings["dim"] * rank
     needed = (1 - decay) * settings["start_error"] / math.sqrt(2 * measurements / math.pi)
     enough = settings["reach"] * needed
@@ -97,7 +97,7 @@ def _job(settings: Settings, seed: int, kind: str, rank: int) -> Job:
             for condition, instance in _instances(settings, seed, kind, rank).items()
             for name, method in methods.items()
         ]
-        # A run that can move no more has its last error to the end of the picture.
+        # A run that no longer moves keeps its last error to the end of the plot.
         stop = out_of_reach(0.0, [decay] * len(lanes))
         results = run_together(watch, lanes, settings["steps"], stop=stop)
         curves = [curve(error_of(r), **x.labels) for x, r in zip(lanes, results, strict=True)]
@@ -116,7 +116,7 @@ def _job(settings: Settings, seed: int, kind: str, rank: int) -> Job:
 
 
 def _instances(settings: Settings, seed: int, kind: str, rank: int) -> dict[float, Instance]:
-    """One for each condition number, all with the same operator."""
+    """One per condition number, all with the same operator."""
     dim, operator = settings["dim"], None
     found: dict[float, Instance] = {}
     for condition in settings["conditions"]:
@@ -144,7 +144,7 @@ def _curves(table: Table, **wanted: Any) -> dict[tuple[Any, ...], np.ndarray]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """The paper's sentences about this figure."""
+    """The paper's claims about this figure."""
     return [
         _printed_constants(table),
         _follows_the_steps(table),

@@ -1,7 +1,7 @@
-"""The paper's Table 1, measured: which method converges how in which setting.
+"""The paper's Table 1, measured: how each method converges in each setting.
 
-The paper ticks a method where a theorem promises local linear convergence at a rate set by h
-alone. Here every method runs in every setting it accepts, and the trace tells.
+The paper ticks a method if a theorem guarantees local linear convergence at a rate that depends on
+h alone. Here every method is run in every setting it accepts, and its trace is classified.
 """
 
 from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ def cells(table: Table) -> list[Cell]:
 
 
 def claims(table: Table, facts: Facts) -> list[Claim]:
-    """One for each row of the paper's table, and one for its crosses."""
+    """One claim for each row of the paper's table, and one for its crosses."""
     by_method: dict[str, list[Cell]] = {}
     for cell in cells(table):
         by_method.setdefault(cell.entry.name, []).append(cell)
@@ -136,7 +136,7 @@ def _row_claim(entry: Entry, row: Sequence[Cell]) -> Claim:
     )
 
 
-# What holds instead of a row, and whether a ticked cell is as it says.
+# A corrected claim for a row, and whether a ticked cell satisfies it.
 CORRECTIONS: dict[str, tuple[str, Callable[[Cell], bool]]] = {
     "Approximated GN": (
         "It has no symmetric form; symmetric matrices have to be parameterised asymmetrically. "

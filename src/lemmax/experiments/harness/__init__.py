@@ -1,4 +1,4 @@
-"""Reproducible experiments: jobs that can be resumed, a table, a picture, and claims judged.
+"""Reproducible experiments: resumable jobs, a table, a picture, and tested claims.
 
 One file of ``lemmax.experiments.figures`` per figure exports ``EXPERIMENT``; its name goes into
 ``figures.NAMES``. `perform` runs it and writes everything into a folder. A minimal file::
@@ -56,18 +56,18 @@ One file of ``lemmax.experiments.figures`` per figure exports ``EXPERIMENT``; it
     EXPERIMENT = Experiment("fig9", "What it shows", minutes=1, settings=SETTINGS,
                             jobs=jobs, claims=claims, draw=draw)
 
-- Times and whatever else differs from run to run go into ``facts`` (by job), never into the table.
+- Times, and whatever else differs from run to run, go into ``facts`` (by job), not into the table.
 - The table is tidy: one row per method, setting and iteration (or trial). All jobs of an
-  experiment give the same columns. Claims and picture are made from the table read back from disk.
-- ``claims`` and ``draw`` must work at both sizes: read sizes off the table.
-- Call ``watch(done, total)`` now and then in a long job (`run` does); it also answers Ctrl-C. The
-  k-th of n runs of a job gets ``part_of(watch, k, n)``.
+  experiment have the same columns. Claims and picture use the table as read from disk.
+- ``claims`` and ``draw`` must work at both sizes: get sizes from the table.
+- Call ``watch(done, total)`` from time to time in a long job (`run` does); it also handles Ctrl-C.
+  Pass ``part_of(watch, k, n)`` to the k-th of n runs of a job.
 - Method names are shared, and so are their colours: ``LMM``, ``Gauss-Newton``, ``subgradient``,
   ``gradient descent``, ``PrecGD``, ``ScaledGD(λ)``, ``OPSA``.
-- A claim that fails as printed may carry a correction: ``Claim(statement, False, numbers,
+- A claim that fails as printed may have a correction: ``Claim(statement, False, numbers,
   correction="what is true instead", correction_holds=...)``.
 - Runs that share their measurements go into one program: ``run_together(watch, lanes, steps)``.
-- ``summaries(table)``, optional, gives small tables of text for console and report.
+- ``summaries(table)``, optional, returns small text tables for console and report.
 """
 
 from .batch import Lane as Lane

@@ -1,4 +1,4 @@
-"""Runs on instances that share their measurements, in one program."""
+"""Runs that share their measurements, in one program."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from .runs import ERROR
 
 
 class Lane(NamedTuple):
-    """A method on an instance, and what its rows in the table are labelled with."""
+    """A method on an instance, and the labels of its rows in the table."""
 
     labels: dict[str, Any]
     instance: Any
@@ -29,20 +29,20 @@ def run_together(
     every: int = 25,
     stop: Callable[[lm.BatchSnapshot], np.ndarray] | None = None,
 ) -> list[lm.Result]:
-    """Solve all, until the error leaves the picture or ``stop`` says so.
+    """Solve all, until the error leaves the plotted range or ``stop`` ends a run.
 
     Parameters
     ----------
     watch : callable
-        Told how far it is, in steps.
+        Progress function, in steps.
     lanes : sequence of Lane
-        The more of their arrays are the same objects, the faster.
+        The runs; arrays that are the same object are shared.
     max_steps : int
-        Most steps of a lane.
+        Maximum number of steps of a lane.
     every : int
-        Steps between two looks at which lanes have ended.
+        Steps between two checks for finished lanes.
     stop : callable, optional
-        A further reason to stop, one truth value per running lane.
+        A further stopping test, one boolean per active lane.
     """
 
     def callback(snapshot: lm.BatchSnapshot) -> np.ndarray:
@@ -62,10 +62,10 @@ def run_together(
 def out_of_reach(
     accuracy: float, decay: Sequence[float]
 ) -> Callable[[lm.BatchSnapshot], np.ndarray]:
-    """Stop a lane with geometric steps that can get to the accuracy no more, or is there.
+    """Stop a lane with geometric steps that has reached the accuracy, or no longer can.
 
-    All its further steps together are at most ``latest / (1 - decay)`` long, relative to x, and
-    a point moves by about twice as much relative to itself; ten times that is still not enough.
+    All its further steps together are at most ``latest / (1 - decay)`` long, relative to x, and a
+    point moves by about twice as much relative to itself. The test uses ten times that.
     """
     slowness = 1.0 / (1.0 - np.asarray(decay))
 
@@ -78,7 +78,7 @@ def out_of_reach(
 
 
 def measured_array(instance: Any) -> np.ndarray:
-    """The measurements of a dense operator, as they are stored, one row each; not a copy."""
+    """The stored measurements of a dense operator, one row each, without a copy."""
     operator = instance.problem.operator
     symmetric = isinstance(operator, lm.operators.SymmetricDense)
     return np.asarray(operator.packed if symmetric else operator.matrix)

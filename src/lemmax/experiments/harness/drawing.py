@@ -1,4 +1,4 @@
-"""Pictures in the paper's manner: relative error against iterations, a colour per method."""
+"""Plots in the style of the paper: relative error against iterations, one colour per method."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 from .table import Table
 
-# The paper's curves are cut here; an error above or below is drawn on the edge of the picture.
+# The range of the paper's plots; errors outside of it are drawn on the edge.
 ERROR_RANGE = (1e-13, 1e3)
 
-# A colour for each method, the same in all pictures, told apart also by the colour-blind.
+# Colours of the methods, the same in all plots, suitable for the colour-blind.
 _COLOURS = {
     "LMM": "#0072b2",
     "Gauss-Newton": "#d55e00",
@@ -33,15 +33,15 @@ def panels(rows: int, columns: int, *, width: float = 5.2, height: float = 3.9) 
 
 
 def colour(method: str) -> str:
-    """Of a method; the same one in every picture."""
+    """The colour of a method, the same in every plot."""
     if method in _COLOURS:
         return _COLOURS[method]
-    # Any fixed rule will do; Python's own hash differs from run to run.
+    # A fixed rule; Python's hash differs from run to run.
     return _SPARE_COLOURS[sum(method.encode()) % len(_SPARE_COLOURS)]
 
 
 def line_style(k: int) -> Any:
-    """The k-th way of dashing a line."""
+    """The k-th line style."""
     return _LINES[k % len(_LINES)]
 
 
@@ -54,23 +54,23 @@ def draw_curves(
     legend: str | None = "best",
     error_range: tuple[float, float] = ERROR_RANGE,
 ) -> None:
-    """Draw ``error`` against ``step``: colours tell methods, dashes the other settings.
+    """Draw ``error`` against ``step``: methods by colour, other settings by line style.
 
     Parameters
     ----------
     ax : matplotlib Axes
-        Where to draw.
+        The axes to draw in.
     table : Table
         With columns ``method``, ``step``, ``error`` and those of ``styled_by``.
     styled_by : sequence of str
-        Columns of which each combination gets a dashing of its own. If there are none, every
-        method does, so that one remains visible below another.
+        Columns whose combinations get a line style each. If empty, every method gets its own, so
+        that coinciding curves stay visible.
     symbols : dict
-        What the legend calls a column of ``styled_by``, if not by its name: ``{"rank": "r ="}``.
+        Legend names of the columns in ``styled_by``: ``{"rank": "r ="}``.
     legend : str, optional
-        Where matplotlib puts it: a line for each method, and one for each dashing. None: nowhere.
+        Position of the legend, with a line for each method and each line style. None: no legend.
     error_range : pair of float
-        Errors beyond are drawn on the edge; what is not finite counts as beyond the upper one.
+        Errors outside are drawn on the edge; nonfinite ones on the upper edge.
     """
     low, high = error_range
     styles = _styles(table, styled_by)
@@ -95,13 +95,13 @@ def legend_beside(
     styled_by: Sequence[str] = (),
     symbols: Mapping[str, str] = {},
 ) -> None:
-    """One legend for all panels, beside them, where it covers no curve; see `draw_curves`."""
+    """One legend for all panels, beside them; see `draw_curves`."""
     lines = _handles(table, styled_by, symbols)
     figure.legend(handles=lines, fontsize="small", loc="outside right upper", handlelength=2.8)
 
 
 def _styles(table: Table, styled_by: Sequence[str]) -> dict[tuple[Any, ...], Any]:
-    """A dashing for each setting, or for each method if there are no settings."""
+    """A line style for each setting, or for each method if there are no settings."""
     keys = [key for key, _ in table.groups(*(styled_by or ["method"]))]
     return {key: line_style(k) for k, key in enumerate(keys)}
 
@@ -111,7 +111,7 @@ def _handles(table: Table, styled_by: Sequence[str], symbols: Mapping[str, str])
 
     styles = _styles(table, styled_by)
     lines = [
-        # Without other settings the styles are those of the methods, by name.
+        # Without other settings, line styles belong to the methods.
         Line2D([], [], color=colour(m), linestyle=styles.get((m,), "-"), lw=2.2, label=m)
         for m in table.unique("method")
     ]

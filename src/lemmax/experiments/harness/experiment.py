@@ -1,4 +1,4 @@
-"""What a reproducible experiment consists of."""
+"""The parts of a reproducible experiment."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +12,21 @@ Settings = Mapping[str, Any]
 Facts = Mapping[str, Mapping[str, Any]]
 """By job: JSON-able numbers that may differ from run to run, such as seconds per step."""
 Watch = Callable[[float, float], None]
-"""``watch(done, total)`` tells how far a job is; it raises KeyboardInterrupt after Ctrl-C."""
+"""``watch(done, total)`` reports progress; it raises KeyboardInterrupt after Ctrl-C."""
 
 SIZES = ("full", "quick")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job found.
+    """The results of a job.
 
     Parameters
     ----------
     table : Table
         Reproducible: the same seed gives the same bytes. No wall-clock times.
     facts : dict
-        What is not, such as times.
+        Results that are not reproducible, such as times.
     """
 
     table: Table
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work that is done and kept on its own.
+    """A piece of work that is run and stored separately.
 
     Parameters
     ----------
@@ -50,25 +50,25 @@ class Job:
 
     def __post_init__(self):
         if not re.fullmatch(r"[\w.=-]+", self.key):
-            raise ValueError(f"The key of a job names a file; {self.key!r} cannot.")
+            raise ValueError(f"The key of a job is a file name; {self.key!r} cannot be one.")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, and what the data say about it.
+    """A statement of the paper, and whether the data support it.
 
     Parameters
     ----------
     statement : str
-        In the paper's sense, in our words.
+        The paper's statement, in our words.
     holds : bool
         Whether the data support it.
     numbers : str
-        The measured numbers it is judged by.
+        The measured numbers that decide.
     correction : str, optional
-        What ought to be said instead.
+        A corrected statement.
     correction_holds : bool, optional
-        Whether the data support that.
+        Whether the data support the correction.
     """
 
     statement: str
@@ -78,13 +78,13 @@ class Claim:
     correction_holds: bool | None = None
 
     decided: bool = True
-    """Whether the data are enough to refute it; small sizes often are not."""
+    """Whether the data can refute the claim; small sizes often cannot."""
 
     @property
     def outcome(self) -> str:
         """One of ``supported``, ``corrected``, ``not supported`` and ``undecided``.
 
-        Corrected means that only our correction holds.
+        ``corrected`` means that only the correction holds.
         """
         if self.holds:
             return "supported"
@@ -95,18 +95,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Summary:
-    """A small table of text for people, shown on the console and in the report.
+    """A small text table for the console and the report.
 
     Parameters
     ----------
     title : str
-        Above it.
+        Title above the table.
     header : sequence of str
-        Of the columns.
+        Names of the columns.
     rows : sequence of sequences of str
-        As many texts as the header has.
+        The cells, as many per row as the header has.
     remark : str
-        Below it.
+        Text below the table.
     """
 
     title: str
@@ -126,13 +126,13 @@ class Experiment:
     Parameters
     ----------
     name : str
-        As on the command line: ``fig1``.
+        Name on the command line: ``fig1``.
     title : str
-        One line, for people.
+        Title in one line.
     minutes : float
         Expected time at full size on two cores.
     settings : dict
-        ``{"full": {...}, "quick": {...}}``; everything that shapes the data except the seed.
+        ``{"full": {...}, "quick": {...}}``; everything that determines the data except the seed.
     jobs : callable
         ``jobs(settings, seed) -> sequence of Job``, for the settings of one size.
     claims : callable

@@ -1,4 +1,4 @@
-"""What a measurement was made with."""
+"""Versions and machine of a measurement."""
 
 import os
 import pathlib
@@ -17,13 +17,13 @@ PAPER_MACHINE = (
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that make the numbers."""
+    """Versions of Python and of the packages that affect the numbers."""
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     return {"python": platform.python_version(), "lemmax": lm.__version__, **packages}
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and system; None where the system does not say."""
+    """Processor, cores, memory and system; None if unknown."""
     memory = physical_bytes()
     return {
         "processor": _processor(),

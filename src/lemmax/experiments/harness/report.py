@@ -1,4 +1,4 @@
-"""One page about everything that has been reproduced in a folder."""
+"""An HTML report on all reproduced experiments in a folder."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ _PAPER = (
 
 
 def write_report(out: pathlib.Path) -> None:
-    """Write ``report.html`` about all experiments whose results are in a folder."""
+    """Write ``report.html`` on all experiments whose results are in a folder."""
     records = _records(out)
     claims = read_claims(out)
     of = {
@@ -42,7 +42,7 @@ def write_report(out: pathlib.Path) -> None:
 
 
 def _records(out: pathlib.Path) -> list[dict[str, Any]]:
-    """What is there, a picture included, in the order of the names."""
+    """The results that have a picture, in the order of the names."""
     drawn = sorted(path.with_suffix(".json") for path in out.glob("*.png"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in drawn if path.exists()]
 
@@ -60,9 +60,9 @@ def _introduction(records: Sequence[dict[str, Any]], of: dict[str, list[Any]]) -
     machines = dict.fromkeys(_machine(record) for record in records)
     return page.markup(
         page.paragraph(
-            f"Figures and tables of “{_PAPER}”, computed anew with lemmax, and what the data say "
-            "about each claim of the paper. Supported: it holds as stated. Corrected: it does not, "
-            "but the statement below it does. Not supported: neither does."
+            f"Figures and tables of “{_PAPER}”, recomputed with lemmax, with a test of each claim. "
+            "Supported: it holds as stated. Corrected: it does not, but the statement below does. "
+            "Not supported: neither does."
         ),
         page.table(["experiment", "claims", "size", "time"], rows),
         page.paragraph("Computed on: ", "; ".join(machines), "."),

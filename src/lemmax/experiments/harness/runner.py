@@ -1,4 +1,4 @@
-"""Run the jobs of an experiment, keep each at once, and gather table, picture and claims."""
+"""Run the jobs of an experiment, store each, and assemble table, picture and claims."""
 
 import contextlib
 import hashlib
@@ -18,12 +18,12 @@ from .provenance import machine, versions
 from .table import Table
 
 Progress = Callable[[str, float], None]
-"""Told the job's key and which share of the experiment is done."""
+"""Progress function of the job's key and the finished share of the experiment."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """An experiment that has been run, as it is on disk."""
+    """A finished experiment, as stored on disk."""
 
     table: Table
     record: dict[str, Any]
@@ -40,23 +40,23 @@ def perform(
     resume: bool = False,
     progress: Progress = lambda key, share: None,
 ) -> Finished:
-    """Run an experiment and write everything about it into a folder.
+    """Run an experiment and write its results to a folder.
 
     Parameters
     ----------
     experiment : Experiment
-        What to run.
+        The experiment to run.
     out : Path
         An existing folder. It gets ``<name>.csv``, ``.json``, ``.png``, ``.svg``, the
         experiment's part of ``claims.json``, and ``parts/<name>/`` with a file per job.
     seed : int
-        Of everything random.
+        Random seed.
     size : str
         ``full`` or ``quick``.
     resume : bool
-        Take over jobs that an earlier call with the same settings, seed and version finished.
+        Reuse jobs that an earlier call with the same settings, seed and version finished.
     progress : callable, optional
-        Told how far it is.
+        Progress function.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def perform(
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C; the jobs finished until then are kept.
+        After Ctrl-C; finished jobs are kept.
     """
     settings = experiment.settings[size]
     jobs = experiment.jobs(settings, seed)
@@ -110,20 +110,20 @@ def perform(
     }
     _save_json(out / f"{experiment.name}.json", record)
     _save_pictures(experiment.draw(table), out, experiment.name)
-    # What small sizes do not show need not be wrong.
+    # A claim that fails at small sizes is undecided, not refuted.
     claims = [replace(c, decided=size == "full") for c in experiment.claims(table, facts)]
     _merge_claims(out / "claims.json", experiment.name, size, seed, claims)
     return Finished(table, record, claims, summaries)
 
 
 def read_claims(out: pathlib.Path) -> list[dict[str, Any]]:
-    """All claims judged in a folder so far."""
+    """All claims tested in a folder so far."""
     path = out / "claims.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def _run_and_keep(job: Job, parts: pathlib.Path, fingerprint: str, watch: Watch) -> None:
-    # Until the new part is complete there is none: a crash must not pair old facts and new rows.
+    # Remove the old record first: a crash must not combine old facts with new rows.
     _json(parts, job.key).unlink(missing_ok=True)
     began = time.perf_counter()
     with _interrupts() as check:
@@ -142,7 +142,7 @@ def _run_and_keep(job: Job, parts: pathlib.Path, fingerprint: str, watch: Watch)
 
 @contextlib.contextmanager
 def _compiled_in_a_hurry() -> Iterator[None]:
-    """Small runs are over long before a well optimised program has paid for itself."""
+    """Compile with little optimisation, which pays for small runs."""
     option = "jax_disable_most_optimizations"
     before = jax.config.read(option)
     jax.config.update(option, True)
@@ -154,9 +154,9 @@ def _compiled_in_a_hurry() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], None]]:
-    """Remember Ctrl-C, since a solver that catches it returns as if all were well.
+    """Record Ctrl-C, since a solver that catches it returns normally.
 
-    The function handed out raises KeyboardInterrupt if it ever came.
+    The yielded function raises KeyboardInterrupt if Ctrl-C was pressed.
     """
     came = False
 
@@ -171,7 +171,7 @@ def _interrupts() -> Iterator[Callable[[], None]]:
 
     try:
         before = signal.signal(signal.SIGINT, remember)
-    except ValueError:  # Only the main thread may, and only it gets Ctrl-C.
+    except ValueError:  # only the main thread can set handlers, and only it gets Ctrl-C
         yield check
         return
     try:
@@ -217,7 +217,7 @@ def _save_pictures(figure: Any, out: pathlib.Path, name: str) -> None:
     import matplotlib
 
     save(out / f"{name}.png", lambda partial: figure.savefig(partial, dpi=150))
-    # Without a date and with ids that are not random, the same data give the same file.
+    # No date and no random ids, so that the same data give the same file.
     with matplotlib.rc_context({"svg.hashsalt": name}):
         save(
             out / f"{name}.svg",

@@ -22,25 +22,25 @@ def run(
     tol: float = 0.0,
     stopping: lm.Stopping | None = None,
 ) -> lm.Result:
-    """Solve an instance, tell the watcher, and record the relative error at every step.
+    """Solve an instance, report progress, and record the relative error at every step.
 
     Parameters
     ----------
     watch : callable
-        Told ``(step, max_steps)`` now and then.
+        Progress function, called with ``(step, max_steps)``.
     instance : Instance
         Anything with ``problem``, ``x0`` and the metric ``error``.
     method : AbstractMethod
-        How to move.
+        The method.
     max_steps : int
-        All of them are taken, unless ``tol`` or ``stopping`` say otherwise.
+        All steps are taken, unless ``tol`` or ``stopping`` end the run.
     tol, stopping
         As for `lemmax.solve`.
 
     Raises
     ------
     KeyboardInterrupt
-        Where `lemmax.solve` would return what it had: half a curve is no measurement.
+        After Ctrl-C. `lemmax.solve` would return its result so far, but half a curve is useless.
     """
     result = lm.solve(
         instance.problem,
@@ -59,12 +59,12 @@ def run(
 
 
 def part_of(watch: Watch, k: int, parts: int) -> Watch:
-    """What the k-th of several equal parts of a job tells its progress to."""
+    """The progress function of the k-th of several equal parts of a job."""
     return lambda done, total: watch(k + done / max(total, 1), parts)
 
 
 def error_of(result: lm.Result) -> np.ndarray:
-    """The relative error at every iterate of a `run`, the start included."""
+    """The relative error at every iterate of a `run`, including the start."""
     return np.asarray(result.trace.metrics[ERROR])
 
 
@@ -83,12 +83,12 @@ def curve(error: np.ndarray, **labels: Cell) -> Table:
 
 
 def seconds_per_step(result: lm.Result) -> float:
-    """Of one run, compilation apart."""
+    """Mean time per step of a run, without compilation."""
     return result.seconds / max(int(result.steps), 1)
 
 
 def steps_to(error: np.ndarray, accuracy: float) -> int | None:
-    """The first step at which the error is no larger; None if it never is.
+    """The first step at which the error is at most ``accuracy``; None if there is none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Measurements as columns, which survive a trip to disk unchanged."""
+"""Tables of measurements that are stored without loss."""
 
 import csv
 import io
@@ -14,12 +14,12 @@ Cell = str | bool | int | float
 
 
 class Table:
-    """Named columns of equal length: strings, truth values, integers or floats.
+    """Named columns of equal length: strings, booleans, integers or floats.
 
     Parameters
     ----------
     columns : dict
-        Name to a sequence of numbers or strings; anything that numpy makes one-dimensional.
+        Names with sequences of numbers or strings.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Table:
         self._columns = {name: _as_column(name, entries) for name, entries in columns.items()}
         lengths = {name: len(column) for name, column in self._columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"The columns of a table are equally long; these have {lengths} rows.")
+            raise ValueError(f"The columns of a table must have equal lengths; got {lengths}.")
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Cell]]) -> "Table":
@@ -44,13 +44,15 @@ class Table:
         names = list(rows[0]) if rows else []
         for row in rows:
             if set(row) != set(names):
-                raise ValueError(f"Every row has the same columns; {sorted(row)} and {names}.")
+                raise ValueError(
+                    f"All rows must have the same columns; got {sorted(row)} and {names}."
+                )
         return cls({name: [row[name] for row in rows] for name in names})
 
     @classmethod
     def concatenate(cls, tables: Sequence["Table"]) -> "Table":
-        """One table below the other; their columns must be the same."""
-        # A table without rows may come from a file, which then says nothing about kinds.
+        """Stack tables with the same columns."""
+        # An empty table from a file has no column types.
         filled = [table for table in tables if len(table)] or list(tables[:1])
         names = filled[0].names if filled else []
         for table in filled:
@@ -60,7 +62,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns, in order."""
+        """Names of the columns, in order."""
         return list(self._columns)
 
     def __len__(self) -> int:
@@ -69,22 +71,22 @@ class Table:
     def column(self, name: str) -> np.ndarray:
         """The entries of one column."""
         if name not in self._columns:
-            raise KeyError(f"No column called {name!r}; there are {self.names}.")
+            raise KeyError(f"There is no column {name!r}; there are {self.names}.")
         return self._columns[name]
 
     def where(self, **wanted: Cell) -> "Table":
-        """The rows whose entries are as given, for instance ``where(method="LMM", rank=5)``."""
+        """The rows with the given entries, for instance ``where(method="LMM", rank=5)``."""
         chosen = np.ones(len(self), bool)
         for name, entry in wanted.items():
             chosen &= self.column(name) == entry
         return self._take(chosen)
 
     def unique(self, name: str) -> list[Any]:
-        """The different entries of a column, in order of appearance, as Python objects."""
+        """The distinct entries of a column, in order of appearance, as Python objects."""
         return list(dict.fromkeys(self.column(name).tolist()))
 
     def groups(self, *names: str) -> Iterable[tuple[tuple[Any, ...], "Table"]]:
-        """Entries of some columns, and the rows that have them, in order of appearance.
+        """Combinations of entries of some columns with their rows, in order of appearance.
 
         Examples
         --------
@@ -106,11 +108,11 @@ class Table:
         return [dict(zip(self._columns, row, strict=True)) for row in entries]
 
     def write(self, path: pathlib.Path) -> None:
-        """As CSV, atomically; equal tables give equal bytes."""
+        """Write as CSV, atomically; equal tables give equal bytes."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._columns)
-        # The shortest text that reads back as the same number is Python's repr.
+        # Python's repr is the shortest text that reads back as the same number.
         columns = [
             [entry if isinstance(entry, str) else repr(entry) for entry in column.tolist()]
             for column in self._columns.values()
@@ -120,7 +122,7 @@ class Table:
 
     @classmethod
     def read(cls, path: pathlib.Path) -> "Table":
-        """What `write` wrote: the same names, kinds and numbers to the last bit."""
+        """Read a file that `write` wrote: the same names, types and numbers, bitwise."""
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file)) or [[]]
         columns = zip(*rows, strict=True) if rows else [()] * len(header)
@@ -139,14 +141,14 @@ def _as_column(name: str, entries: Any) -> np.ndarray:
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind == "U" and column.size and _parse(column.tolist()).dtype.kind != "U":
-        raise ValueError(f"Column {name!r} holds only texts of numbers; give the numbers.")
+        raise ValueError(f"Column {name!r} contains texts of numbers only; pass the numbers.")
     if column.dtype.kind not in "bU":
-        raise TypeError(f"Column {name!r} holds {column.dtype}; strings and real numbers are fine.")
+        raise TypeError(f"Column {name!r} has type {column.dtype}; use strings or real numbers.")
     return column
 
 
 def _parse(texts: Sequence[str]) -> np.ndarray:
-    """Integers if all are, else truth values, else floats, else strings."""
+    """Integers if possible, then booleans, floats, strings."""
     if all(text in ("True", "False") for text in texts) and texts:
         return np.asarray([text == "True" for text in texts])
     for kind in (int, float):

@@ -1,10 +1,10 @@
 """Random instances with a known solution; the same seed gives the same instance.
 
-Solvers get ``instance.problem`` and ``instance.x0``; ``instance.truth`` is for metrics alone.
+Solvers get ``instance.problem`` and ``instance.x0``; ``instance.truth`` is only for metrics.
 
 Operator, truth, outliers and start are drawn from independent streams of the seed. So instances
-that differ in the condition number, the outliers or the fitted rank alone have equal operators;
-to have the memory only once, too, give ``operator=first.problem.operator`` to the next.
+that differ only in the condition number, the outliers or the fitted rank have equal operators; to
+share the memory, too, pass ``operator=first.problem.operator`` to the next.
 """
 
 from ._parts import Instance as Instance

@@ -1,4 +1,4 @@
-"""What all sensing instances share: Gaussian operators, data with outliers, a start."""
+"""Common parts of sensing instances: Gaussian operators, data with outliers, a start."""
 
 import math
 from typing import Any, Literal
@@ -29,7 +29,7 @@ def gaussian(
 def symmetric_gaussian(
     rng: np.random.Generator, measurements: int, dim: int, order: int
 ) -> lm.operators.SymmetricDense:
-    """The symmetric parts of such arrays: an entry that recurs k times is a mean of k of them."""
+    """The symmetric parts of such arrays: an entry of multiplicity k is a mean of k of them."""
     _, multiplicity = distinct_entries(dim, order)
     spread = 1.0 / np.sqrt(multiplicity * measurements)
 
@@ -58,8 +58,8 @@ def chosen_operator(
     check_kind("operator", operator, kind, "an operator, such as another instance's")
     if operator.point_shape != shape or operator.observation_shape != (measurements,):
         raise ValueError(
-            f"The operator makes observations of shape {operator.observation_shape} from points "
-            f"of shape {operator.point_shape}; {measurements} from {shape} are needed."
+            f"The operator has observations of shape {operator.observation_shape} and points "
+            f"of shape {operator.point_shape}; {measurements} observations of {shape} are needed."
         )
     return operator
 
@@ -76,13 +76,13 @@ def sensing(
     loss: lm.losses.AbstractLoss | None,
     start_error: float,
 ) -> Instance:
-    """Measure the truth, spoil some of the data, and start near the solution."""
+    """Measure the truth, corrupt some of the data, and start near the solution."""
     if outlier_law not in ("noise", "signal"):
         raise ValueError(f"outlier_law must be 'noise' or 'signal'; got {outlier_law!r}.")
     data = np.asarray(operator.measure(truth))
     wrong = None
     if outlier_law == "signal":
-        # Of a symmetric operator only the entries with non-decreasing indices are looked at.
+        # A symmetric operator only uses the entries with non-decreasing indices.
         other = lm.points.DensePoint(random.outliers.uniform(size=truth.shape))
         wrong = np.asarray(operator.measure(other))
     problem = lm.Composite(

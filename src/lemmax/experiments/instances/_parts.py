@@ -1,4 +1,4 @@
-"""The pieces of an instance: truths, starts, outliers, and sentences for what cannot be."""
+"""The parts of an instance: truths, starts, outliers, and checks."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ import lemmax as lm
 from lemmax._checks import check_positive, check_real, check_whole
 from lemmax._dtype import keeps_float64
 
-# How close a start comes to the error that is asked for, and after how many steps at most.
+# Relative accuracy of the start's error, and maximum number of secant steps.
 _CLOSE, _SECANT_STEPS = 1e-12, 60
 
 
 class Instance(NamedTuple):
-    """A problem, where to start, and what ought to be found."""
+    """A problem, a start, and the true solution."""
 
     problem: lm.Composite
     x0: Any
@@ -31,7 +31,7 @@ class Instance(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """Independent sources of randomness, so that a part can change and leave the others."""
+    """Independent random streams, so that one part can change without the others."""
 
     operator: np.random.Generator
     truth: np.random.Generator
@@ -40,13 +40,13 @@ class Streams(NamedTuple):
 
 
 def streams(seed: int) -> Streams:
-    """The sources that belong to a seed."""
+    """The random streams of a seed."""
     check_whole(0, seed=seed)
     return Streams(*np.random.default_rng(seed).spawn(4))
 
 
 def check_model(dims: Sequence[int], rank: int, true_rank: int) -> None:
-    """Raise a sentence unless the truth fits into the space and the model."""
+    """Raise an error unless the truth fits the space and the model."""
     if len(dims) < 2:
         raise ValueError(f"A matrix or tensor needs two or more dimensions; got {tuple(dims)}.")
     square = len(set(dims)) == 1
@@ -60,7 +60,7 @@ def check_model(dims: Sequence[int], rank: int, true_rank: int) -> None:
 
 
 def check_law(*, condition: float, start_error: float, outliers: float = 0.0) -> None:
-    """Raise a sentence unless the numbers that say how hard an instance is make sense."""
+    """Raise an error unless condition, start error and share of outliers are valid."""
     # Beyond this the smallest value is a rounding error of the largest.
     check_real(1, 1e16, condition=condition)
     check_real(0, 1e6, start_error=start_error, open_low=True)
@@ -72,7 +72,7 @@ def check_law(*, condition: float, start_error: float, outliers: float = 0.0) ->
 def haar_columns(rng: np.random.Generator, dim: int, count: int) -> np.ndarray:
     """Orthonormal columns, uniformly distributed."""
     basis, triangle = np.linalg.qr(rng.standard_normal((dim, count)))
-    return basis * np.sign(np.diagonal(triangle))  # without the signs, not uniform
+    return basis * np.sign(np.diagonal(triangle))  # uniform only with these signs
 
 
 def conditioned_factor(
@@ -84,12 +84,12 @@ def conditioned_factor(
 
 
 def pad_columns(factor: np.ndarray, rank: int) -> np.ndarray:
-    """Zero columns up to the given rank."""
+    """Pad with zero columns up to the given rank."""
     return np.pad(factor, ((0, 0), (0, rank - factor.shape[1])))
 
 
 def perturb(rng: np.random.Generator, map: lm.maps.AbstractMap, solution: Any, error: float) -> Any:
-    """Move from a solution in a Gaussian direction until the relative error is as given."""
+    """Move from a solution in a Gaussian direction to a given relative error."""
     noise = jax.tree.map(lambda factor: rng.standard_normal(factor.shape), solution)
 
     def moved(length: float) -> Any:
@@ -98,7 +98,7 @@ def perturb(rng: np.random.Generator, map: lm.maps.AbstractMap, solution: Any, e
     def excess(log_length: float) -> float:
         return float(np.log(_relative_error(map, moved(np.exp(log_length)), solution) / error))
 
-    # On logarithmic scales the error is nearly a line: the secant method takes a few steps.
+    # On logarithmic scales the error is nearly linear: the secant method needs few steps.
     before, now = np.log(1e-3 * error), np.log(1e-2 * error)
     above_before, above = excess(before), excess(now)
     for _ in range(_SECANT_STEPS):
@@ -124,10 +124,10 @@ def corrupt(
     scale: float = 10.0,
     wrong: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Replace a fraction of the observations.
+    """Replace a fraction of the observations by outliers.
 
-    By the entries of ``wrong`` if it is given, otherwise by Gaussian noise of ``scale`` times the
-    size of the data.
+    They are the entries of ``wrong`` if given, otherwise Gaussian noise of ``scale`` times the size
+    of the data.
     """
     chosen = rng.choice(data.size, math.floor(fraction * data.size), replace=False)
     corrupted = data.copy()

@@ -1,4 +1,4 @@
-"""Matrices of low rank: from measurements, or known entirely."""
+"""Low-rank matrices: from measurements, or fully observed."""
 
 import numpy as np
 
@@ -31,12 +31,12 @@ def psd_sensing(
     start_error: float = 1e-2,
     operator: lm.operators.AbstractOperator | None = None,
 ) -> Instance:
-    """Recover X X' from inner products with Gaussian matrices, some of them grossly wrong.
+    """Recover X X' from inner products with Gaussian matrices, some of them outliers.
 
     Parameters
     ----------
     seed : int
-        Of everything random.
+        Random seed.
     dim, rank, measurements : int
         Sizes; ``rank`` may exceed ``true_rank``.
     true_rank : int
@@ -44,17 +44,21 @@ def psd_sensing(
     condition : float
         Ratio of its largest to its smallest nonzero eigenvalue; the largest is 1.
     outliers : float
-        Fraction of the measurements replaced by gross errors, at least 0 and below 1.
+        Fraction of outliers among the measurements, at least 0 and below 1.
     outlier_law : {"noise", "signal"}
-        What they are replaced by: independent Gaussian noise, ten times the size of the data; or,
-        as in the paper, measurements of another array, the same for all of them (here with
+        Distribution of the outliers: independent Gaussian noise, ten times the size of the data;
+        or, as in the paper, measurements of another array, the same for all of them (here with
         entries uniform between 0 and 1).
     loss : AbstractLoss, optional
-        `L1` if not given.
+        Default: `L1`.
     start_error : float
         Relative error of the starting point.
     operator : AbstractOperator, optional
-        Another instance's operator, to measure with it. Nothing else changes.
+        The operator of another instance, to be reused. Nothing else changes.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------
@@ -141,17 +145,21 @@ def matrix_sensing(
     start_error: float = 1e-2,
     operator: lm.operators.AbstractOperator | None = None,
 ) -> Instance:
-    """Recover a square matrix: `psd_sensing` or `low_rank_sensing`, whichever fits.
+    """Recover a square matrix, by `psd_sensing` or `low_rank_sensing`.
 
     Parameters
     ----------
     symmetric : bool
         Whether it is positive semidefinite.
     measurements : int, optional
-        The paper's if not given: ``2 * dim * rank`` if symmetric, else ``4 * dim * rank``; twice
+        Default: the paper's, ``2 * dim * rank`` if symmetric, otherwise ``4 * dim * rank``; twice
         the number of parameters.
     seed, dim, rank, true_rank, condition, outliers, outlier_law, loss, start_error, operator
         As for `psd_sensing`.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------
@@ -190,17 +198,21 @@ def psd_factorisation(
     start_error: float = 1e-2,
     redundant_scale: float = 1.0,
 ) -> Instance:
-    """Factorise a positive semidefinite matrix that is known entirely.
+    """Factorise a fully observed positive semidefinite matrix.
 
     Parameters
     ----------
     seed, dim, rank, true_rank, condition, start_error
         As for `psd_sensing`.
     loss : AbstractLoss, optional
-        `L2` if not given.
+        Default: `L2`.
     redundant_scale : float
         Multiplies the singular values of the start beyond the true rank. Small values put the
-        start next to where the Jacobian loses rank, on which Gauss-Newton fails.
+        start near a rank loss of the Jacobian, where Gauss-Newton fails.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------

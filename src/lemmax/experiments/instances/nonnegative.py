@@ -21,22 +21,26 @@ def nonnegative_least_squares(
     """Recover a nonnegative vector z from A z, with z the entrywise square of the parameters.
 
     A has singular values evenly spaced from 1 to 0.1 and uniformly distributed singular vectors.
-    The start is off by a nonnegative vector, so that it is a square, too.
+    The start differs from the truth by a nonnegative vector, so that it is a square, too.
 
     Parameters
     ----------
     seed : int
-        Of everything random.
+        Random seed.
     dim, measurements : int
         Columns and rows of A.
     true_rank : int
-        Number of nonzero entries of the truth: more parameters than these are superfluous.
+        Number of nonzero entries of the truth; the other parameters are superfluous.
     condition : float
-        Ratio of its largest to its smallest nonzero entry; they are evenly spaced from 1.
+        Ratio of the largest to the smallest nonzero entry; they are evenly spaced from 1.
     loss : AbstractLoss, optional
-        `SquaredL2` if not given.
+        Default: `SquaredL2`.
     start_error : float
         Relative error of the starting point.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------

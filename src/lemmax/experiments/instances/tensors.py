@@ -1,4 +1,4 @@
-"""Tensors of low CP rank: known entirely, or from measurements."""
+"""Tensors of low CP rank: fully observed, or from measurements."""
 
 from collections.abc import Sequence
 
@@ -27,23 +27,27 @@ def cp_factorisation(
     loss: lm.losses.AbstractLoss | None = None,
     start_error: float = 1e-2,
 ) -> Instance:
-    """Find the CP decomposition of a tensor that is known entirely, but never formed.
+    """Decompose a fully observed tensor that is never formed.
 
     Parameters
     ----------
     seed : int
-        Of everything random.
+        Random seed.
     dims : sequence of int
         Shape of the tensor.
     rank, true_rank : int
-        Number of terms it is fitted with, and of those it has.
+        Number of fitted terms, and of true ones.
     condition : float
-        Ratio of the largest to the smallest of its terms, which are orthogonal in every mode;
-        the largest has norm 1.
+        Ratio of the largest to the smallest term. Terms are orthogonal in every mode, and the
+        largest has norm 1.
     loss : AbstractLoss, optional
-        `L2` if not given. With a loss of the entries (`L1`) the tensor is formed.
+        Default: `L2`. With a separable loss (`L1`) the tensor is formed.
     start_error : float
         Relative error of the starting point.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------
@@ -75,7 +79,7 @@ def symmetric_cp_factorisation(
     start_error: float = 1e-2,
     order: int = 3,
 ) -> Instance:
-    """Find the symmetric CP decomposition of a tensor of any order; see `cp_factorisation`.
+    """Decompose a symmetric tensor of any order; see `cp_factorisation`.
 
     Examples
     --------
@@ -109,9 +113,9 @@ def cp_sensing(
     start_error: float = 1e-2,
     operator: lm.operators.AbstractOperator | None = None,
 ) -> Instance:
-    """Recover a tensor from inner products with Gaussian tensors, some of them grossly wrong.
+    """Recover a tensor from inner products with Gaussian tensors, some of them outliers.
 
-    The array of measurements is allocated once and never copied, or refused if it does not fit.
+    The array of measurements is allocated once and never copied; it is refused if it does not fit.
 
     Parameters
     ----------
@@ -119,6 +123,10 @@ def cp_sensing(
         As for `cp_factorisation`.
     seed, measurements, outliers, outlier_law, loss, start_error, operator
         As for `psd_sensing`.
+
+    Returns
+    -------
+    Instance
 
     Examples
     --------
@@ -166,8 +174,8 @@ def symmetric_cp_sensing(
 ) -> Instance:
     """Recover a symmetric tensor; see `cp_sensing`.
 
-    Of a symmetric tensor only the symmetric parts of the Gaussian tensors matter, and only those
-    are drawn and stored: a sixth of the memory for order 3.
+    Only the symmetric parts of the Gaussian tensors act on a symmetric tensor, and only these are
+    drawn and stored: a sixth of the memory for order 3.
 
     Examples
     --------
