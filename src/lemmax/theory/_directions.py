@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._tree import tree_norm, tree_where
-from ..maps import CP, PSD, LowRank, SymmetricCP
+from ..maps import AbstractRankedMap
 from ..operators import AbstractOperator
 from ..points import DensePoint, KruskalPoint
 
@@ -26,18 +26,18 @@ class Directions(NamedTuple):
 
 
 def random_directions(
-    rng: np.random.Generator, map: PSD | LowRank | SymmetricCP | CP, rank: int, samples: int
+    rng: np.random.Generator, map: AbstractRankedMap, rank: int, samples: int
 ) -> Directions:
     """Random directions of rank 1 up to the given rank.
 
     For symmetric maps every other term is subtracted, as in a difference of two points.
     """
-    symmetric = isinstance(map, (PSD, SymmetricCP))
+    symmetric, shape = bool(map.symmetric), map.shape or ()
     ranks = rng.integers(1, rank + 1, size=samples)
     weights = np.where(np.arange(rank) < ranks[:, None], 1.0, 0.0)
     if symmetric:
         weights = weights * np.where(np.arange(rank) % 2 == 0, 1.0, -1.0)
-    sizes = map.shape[:1] if symmetric else map.shape
+    sizes = shape[:1] if symmetric else shape
     return Directions(weights, tuple(rng.standard_normal((samples, size, rank)) for size in sizes))
 
 

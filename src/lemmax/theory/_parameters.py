@@ -9,7 +9,7 @@ import numpy as np
 from .._dtype import require_finite, to_device
 from .._tree import is_traced
 from .._typing import Parameters
-from ..maps import CP, PSD, AbstractMap, LowRank, SymmetricCP
+from ..maps import AbstractMap
 from ..points import AbstractPoint, KruskalPoint
 
 
@@ -73,23 +73,25 @@ def _floating(leaf: Any) -> Any:
 
 
 def _padded(map: AbstractMap, point: AbstractPoint, what: str) -> Parameters:
-    if not isinstance(point, KruskalPoint) or not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
+    ranked = map.ranked
+    if not isinstance(point, KruskalPoint) or ranked is None:
         raise ValueError(
             f"{type(map).__name__} takes parameters, but {what} is a {type(point).__name__}: pass "
             "the parameters of this point."
         )
     columns = point.factors[0].shape[1]
-    if columns > map.rank:
+    if columns > ranked.rank:
         raise ValueError(
-            f"{type(map).__name__} has rank {map.rank}, but {what} has {columns} columns; pass "
+            f"{type(map).__name__} has rank {ranked.rank}, but {what} has {columns} columns; pass "
             "the parameters of this point."
         )
     factors = tuple(
-        np.pad(np.asarray(factor), ((0, 0), (0, map.rank - columns))) for factor in point.factors
+        np.pad(np.asarray(factor), ((0, 0), (0, ranked.rank - columns))) for factor in point.factors
     )
-    if isinstance(map, (LowRank, CP)):
+    if not ranked.symmetric:
         return factors
-    if len(factors) != len(map.shape) or any(not np.array_equal(f, factors[0]) for f in factors):
+    order = len(ranked.shape or ())
+    if len(factors) != order or any(not np.array_equal(f, factors[0]) for f in factors):
         raise ValueError(
             f"{type(map).__name__} has equal factors, but those of {what} differ; pass the "
             "parameters of this point."

@@ -168,11 +168,10 @@ def outer_constants(
         raise ValueError(
             "Rigorous constants need the operator Dense or SymmetricDense and no corrupted data."
         )
-    if corrupted is not None and not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
+    if corrupted is not None and map.ranked is None:
         raise ValueError(
-            "The effect of corrupted measurements on the constants is estimated for PSD, LowRank, "
-            f"SymmetricCP and CP, and not known for {type(map).__name__}; predict takes your own "
-            "as constants=..."
+            "The effect of corrupted measurements on the constants is estimated for maps of low "
+            f"rank, and not known for {type(map).__name__}; predict takes your own as constants=..."
         )
     if loss.weights is not None:
         raise ValueError("Sensing constants are known for losses without weights.")

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from .._checks import check_positive, check_whole
 from .._dtype import precision_context
-from ..maps import CP, PSD, AbstractMap, LowRank, SymmetricCP
+from ..maps import AbstractMap
 from ..operators import AbstractOperator
 from ._directions import climb_all, measure_all, random_directions
 from ._parameters import corrupted_positions
@@ -99,28 +99,30 @@ def estimate_isometry(
     >>> round(found.delta, 3), found.estimated
     (0.21, True)
     """
-    if not isinstance(map, (PSD, LowRank, SymmetricCP, CP)):
+    ranked = map.ranked
+    if ranked is None or ranked.shape is None:
         raise ValueError(
-            f"Random directions are implemented for PSD, LowRank, SymmetricCP and CP, not for "
-            f"{type(map).__name__}."
+            "Random directions need a map of low rank, such as PSD, LowRank, SymmetricCP or CP; "
+            f"{type(map).__name__} is none."
         )
+    shape = ranked.shape
     check_positive(samples=samples)
     check_whole(0, refinements=refinements)
-    if operator.point_shape not in (None, map.shape):
+    if operator.point_shape not in (None, shape):
         raise ValueError(
             f"The operator measures points of shape {operator.point_shape}, but the map's have "
-            f"shape {map.shape}."
+            f"shape {shape}."
         )
-    order = len(map.shape)
+    order = len(shape)
     # Bound of the rank of a matrix; for tensors it is not known in general.
-    most = min(map.shape) if order == 2 else math.inf
+    most = min(shape) if order == 2 else math.inf
     if rank is None:
-        rank = 4 * map.rank
+        rank = 4 * ranked.rank
     else:
         check_positive(rank=rank)
         if rank > most:
-            raise ValueError(f"Matrices of shape {map.shape} have rank at most {most}; got {rank}.")
-    sample = random_directions(np.random.default_rng(seed), map, rank, samples)
+            raise ValueError(f"Matrices of shape {shape} have rank at most {most}; got {rank}.")
+    sample = random_directions(np.random.default_rng(seed), ranked, rank, samples)
     with precision_context(sample):
         sample = jax.tree.map(jnp.asarray, sample)
         sizes = np.asarray(measure_all(operator, order, sample))
