@@ -155,23 +155,23 @@ def _counting(cells: AbstractCells, wrong: np.ndarray) -> np.ndarray:
         shares = share + shrunk(away, counts, share * (1 - share))
         usual = float(np.median(shares[counts > 0]))
         likely = likely * spread(np.minimum(1.0, usual / np.maximum(shares, usual)))
-    right = 1 - likely[wrong]
-    known[wrong] = right * _share_of_tails(np.abs(cells.values), cells.known)[wrong]
+    known[wrong] = (1 - likely[wrong]) * _share_of_tails(np.abs(cells.values), cells.known, wrong)
     return known
 
 
-def _share_of_tails(away: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _share_of_tails(away: np.ndarray, known: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """How many cells as far out the heaviest tails have, for each that the column has; at most 1.
 
     Codes of missing values, such as -999, are more than that.
     """
     freedom = min(constants.FREEDOMS)
     unit = special.stdtrit(freedom, 0.75) * constants.NORMAL
-    expected = 2 * special.stdtr(freedom, -away * unit) * np.sum(known, axis=0)
+    counts = np.sum(known, axis=0)[np.nonzero(chosen)[1]]
     order = np.argsort(np.where(known, -away, np.inf), axis=0)
     there = np.empty(away.shape)
     np.put_along_axis(there, order, np.arange(1.0, len(away) + 1)[:, None], axis=0)
-    return np.minimum(1.0, expected / there)
+    expected = 2 * counts * special.stdtr(freedom, -away[chosen] * unit)
+    return np.minimum(1.0, expected / there[chosen])
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
