@@ -161,7 +161,7 @@ def test_intervals_of_normal_errors_have_normal_widths():
     cells = DenseCells(rng.standard_normal((4000, 3)))
     scores = np.abs(rng.standard_normal((4000, 3)))
     everything = np.ones((4000, 3), bool)
-    made = calibrated(cells, scores, np.full((4000, 3), np.nan), everything)
+    made = calibrated(cells, scores, np.full((4000, 3), np.nan), everything, own=True)
     np.testing.assert_allclose(made.width(0.5), 0.674, rtol=0.05)
     np.testing.assert_allclose(np.mean(made.width(0.9)), 1.645, rtol=0.03)
     assert np.all(
@@ -175,7 +175,7 @@ def test_intervals_of_a_column_of_two_values_cover_one_of_them():
     scores = np.abs(rng.standard_normal((200, 4)))
     scores[:, 0] = np.where(rng.random(200) < 0.4, 2.5, 0.5)
     nothing = np.full(scores.shape, np.nan)
-    made = calibrated(DenseCells(scores), scores, nothing, np.ones(scores.shape, bool))
+    made = calibrated(DenseCells(scores), scores, nothing, np.ones(scores.shape, bool), own=True)
     for column in range(4):
         assert np.mean(scores[:, column] <= made.width(0.9)[column]) >= 0.87
 
@@ -186,7 +186,7 @@ def test_errors_at_cells_kept_aside_set_the_widths():
     scores = np.abs(rng.standard_normal((1000, 5)))
     everything, nothing = np.ones(scores.shape), np.full(scores.shape, np.nan)
     alone, small, large = (
-        calibrated(DenseCells(scores), scores, aside, everything).width(0.9)
+        calibrated(DenseCells(scores), scores, aside, everything, own=True).width(0.9)
         for aside in (nothing, scores / 2, scores * 2)
     )
     np.testing.assert_allclose(small, alone / 2, rtol=0.03)
@@ -209,22 +209,38 @@ def test_cells_that_are_unexplained_but_usual_count_for_intervals():
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_looks_wrong_in_some_rows_or_columns_counts_for_intervals(axis):
-    """A third of two lines is far out, and a twentieth of the cells of the others."""
+    """A quarter of two lines is far out, and 3 % of the cells of the others."""
     rng = np.random.default_rng(9)
     shape = (300, 12) if axis else (12, 300)
     tails = np.zeros(shape, bool)
     np.moveaxis(tails, axis, 0)[:2] = True
-    tails &= rng.random(shape) < 1 / 3
-    spikes = ~tails & (rng.random(shape) < 0.05)
+    tails &= rng.random(shape) < 1 / 4
+    spikes = ~tails & (rng.random(shape) < 0.03)
     away = rng.choice([-8.0, 8.0], shape) * (tails | spikes) + rng.standard_normal(shape)
     found = judged(DenseCells(away), Prediction(away, np.ones(shape)))
     assert np.mean(found.wrong[tails | spikes]) > 0.95
-    # In the two lines a fifth of what looks wrong are spikes, as many as elsewhere.
+    # In the two lines an eighth of what looks wrong are spikes, as many as elsewhere.
     assert np.mean(found.counts[tails]) > 0.75
     elsewhere = np.array(spikes)
     np.moveaxis(elsewhere, axis, 0)[:2] = False
     assert np.mean(found.counts[elsewhere]) < 0.15
     assert np.mean(found.counts[~(tails | spikes)]) > 0.99
+
+
+@pytest.mark.parametrize("codes", ["a column", "rows"])
+def test_codes_of_missing_values_are_no_tails(codes):
+    """A quarter of a column is -999, or all cells of a fifth of the rows."""
+    rng = np.random.default_rng(14)
+    truth = 10 + rng.standard_normal((200, 2)) @ rng.standard_normal((2, 6))
+    truth += 0.4 * rng.standard_normal(truth.shape)
+    wrong = np.zeros(truth.shape, bool)
+    if codes == "rows":
+        wrong[rng.random(200) < 0.2] = True
+    else:
+        wrong[:, 0] = rng.random(200) < 0.25
+    found = fit_table(np.where(wrong, -999.0, truth))
+    np.testing.assert_array_equal(found.wrong, wrong)
+    assert np.all(found.standard_errors()[~wrong] < 5)
 
 
 def test_heavy_tails_of_a_column_are_not_wrong_cells():

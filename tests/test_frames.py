@@ -106,7 +106,7 @@ def test_frames_that_cannot_be_fitted_get_a_sentence():
     ):
         RobustPCA().fit(pd.DataFrame({"name": ["a", "b"]}))
     twice = pd.DataFrame(np.ones((4, 2)), columns=["a", "a"])
-    with pytest.raises(ValueError, match="several columns with the same name"):
+    with pytest.raises(ValueError, match="are called 'a'"):
         RobustPCA().fit(twice)
     levels = pd.DataFrame(np.ones((4, 2)), columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]))
     with pytest.raises(ValueError, match="several levels"):
@@ -116,6 +116,8 @@ def test_frames_that_cannot_be_fitted_get_a_sentence():
         RobustPCA().fit(numbers)
     with pytest.raises(ValueError, match="infinity"):
         RobustPCA().fit(pd.DataFrame({"a": [1.0, np.inf, 3.0], "b": [1.0, 2.0, 3.0]}))
+    with pytest.raises(ValueError, match=r"infinity at \[0, 1\], counted from 0"):
+        RobustPCA().fit([[1.0, np.inf], [2.0, 3.0], [3.0, 4.0]])
 
 
 @pytest.mark.filterwarnings("ignore:Columns left out")

@@ -320,6 +320,12 @@ def test_bad_lists_get_a_sentence(given, sentence):
         MatrixCompletion().fit(tuple(np.asarray(part) for part in given))
 
 
+def test_one_column_cannot_be_rows_and_columns_of_a_list():
+    frame = pd.DataFrame({"user": [0, 1], "item": [0, 1], "rating": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="columns must name three columns"):
+        MatrixCompletion(columns=("user", "user", "rating")).fit(frame)
+
+
 def test_numbers_beyond_the_shape_are_refused():
     with pytest.raises(ValueError, match="There are 3 rows, numbered from 0"):
         MatrixCompletion(shape=(3, 3)).fit((np.array([0, 5]), np.array([0, 1]), np.ones(2)))
@@ -348,3 +354,23 @@ def test_a_few_entries_prove_nothing(count):
     with pytest.warns(ConvergenceWarning):
         model = MatrixCompletion().fit((ids, ids, 1.0 + ids))
     assert model.report_.status.name == "NOT_IDENTIFIABLE"
+
+
+def test_intervals_of_a_well_filled_list_of_ratings_cover():
+    """A list with a third of all pairs has one noise and as many components as a sparse one."""
+    inside, ranks = [], []
+    for seed in range(15):
+        rng = np.random.default_rng([seed, 16])
+        truth = 3.4 + 0.5 * rng.standard_normal((150, 1)) + 0.5 * rng.standard_normal(60)
+        truth += 0.6 * rng.standard_normal((150, 2)) @ rng.standard_normal((2, 60))
+        stars = np.clip(np.round(truth + 0.1 * rng.standard_normal(truth.shape)), 1, 5)
+        users, films = np.nonzero(rng.random(truth.shape) < 0.3)
+        hidden = rng.random(len(users)) < 0.1
+        seen = users[~hidden], films[~hidden]
+        model = MatrixCompletion().fit((*seen, stars[seen]))
+        asked = users[hidden], films[hidden]
+        guess, error = model.predict(np.column_stack(asked), return_std=True)
+        inside.append(np.abs(guess - stars[asked]) <= 1.645 * error)
+        ranks.append(model.report_.components)
+    assert 0.88 < np.mean(np.concatenate(inside)) < 0.925
+    assert np.mean(ranks) < 3

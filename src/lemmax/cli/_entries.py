@@ -145,7 +145,9 @@ class NamedEntries:
         chosen = np.random.default_rng(0).permutation(len(self.values[2]))[:_DRAWN]
         places = tuple(each[chosen] for each in self.values[:2])
         values, errors = model.predict(places, return_std=True)
-        figure = plots.predicted_against_observed(self.values[2][chosen], values, errors)
+        figure = plots.predicted_against_observed(
+            self.values[2][chosen], values, errors, title="fitted and observed entries"
+        )
         words = (
             f"{len(chosen)} entries, outliers among them, against their fitted values. They "
             "were part of the fit; the verdict is based on entries that were not."

@@ -136,7 +136,7 @@ def _entry_columns(X: Any, columns: Any) -> tuple[Any, ...] | None:
         names = list(X.columns)
         places = entry_columns(names, lambda k: are_ids(X[names[k]], library))
         return None if places is None else tuple(names[k] for k in places)
-    if isinstance(columns, str) or len(columns) != 3:
+    if isinstance(columns, str) or len(set(columns)) != 3 or len(columns) != 3:
         raise ValueError(
             "columns must name three columns of a list of entries: rows, columns and values, "
             f"as in ('user', 'item', 'rating'); got {columns!r}."

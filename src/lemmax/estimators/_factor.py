@@ -92,7 +92,7 @@ class FactorEstimator(RecoveringEstimator):
             Arguments of scikit-learn's `check_array`.
         """
         # A fixed memory order, so that a frame and its array give bitwise the same result.
-        rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan", **rules}
+        rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": False, **rules}
         frame = parts_of(X, None if reset else self._columns_of_fit(X))
         if frame is None:
             refuse_complex(X)

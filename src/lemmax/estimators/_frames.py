@@ -128,8 +128,10 @@ def checked_frame(X: Any) -> Any:
     frame = X.collect() if type(X).__name__ == "LazyFrame" else X
     if getattr(frame.columns, "nlevels", 1) > 1:
         raise ValueError("The columns of the data frame have several levels; join their names.")
-    if len(set(frame.columns)) < len(frame.columns):
-        raise ValueError("The data frame has several columns with the same name; rename them.")
+    names = list(frame.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"Several columns of the data frame are called {twice!r}; rename them.")
     return frame
 
 

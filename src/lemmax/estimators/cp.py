@@ -231,7 +231,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             self,
             X,
             dtype=np.float64,
-            ensure_all_finite="allow-nan",
+            ensure_all_finite=False,
             allow_nd=True,
             ensure_min_samples=2,
             reset=reset,

@@ -37,7 +37,7 @@ class Calibration(NamedTuple):
 
 
 def calibrated(
-    cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, counts: np.ndarray
+    cells: AbstractCells, scores: np.ndarray, aside: np.ndarray, counts: np.ndarray, *, own: bool
 ) -> Calibration:
     """From standardised errors of the fit, at the right cells, and of held-out cells.
 
@@ -50,18 +50,20 @@ def calibrated(
         Those of held-out cells, from a fit without them; NaN for the others.
     counts : array at the cells
         How much each counts: the probability that it is right.
+    own : bool
+        Whether columns have noise, and so widths, of their own.
     """
     # Where there is an error of a fit that has not seen the cell, that is the score.
     scores = np.where(np.isnan(aside), scores, aside)
     scores = np.maximum(scores, _SMALLEST)  # widths are divided by
     some = counts > 0
-    chosen, own = scores[some], counts[some]
+    chosen, likely = scores[some], counts[some]
     if not len(chosen):
         return Calibration(np.tile(special.ndtri((1 + LEVELS) / 2)[:, None], cells.shape[1]))
-    if scores.ndim < 2:  # columns of a list have few entries each, and each counts as one
-        widths = np.tile(np.quantile(chosen, LEVELS)[:, None], cells.shape[1])
+    if not own or scores.ndim < 2:  # columns of a list have few entries each
+        widths = np.tile(_quantiles(chosen, likely, LEVELS)[:, None], cells.shape[1])
     else:
-        table = np.append(_quantiles(chosen, own, _GRID), _UNKNOWN)
+        table = np.append(_quantiles(chosen, likely, _GRID), _UNKNOWN)
         weights = np.repeat([constants.TABLE_CELLS, 1.0], len(_GRID)) / len(_GRID)
         widths = np.column_stack(
             [
@@ -73,13 +75,13 @@ def calibrated(
     count = float(np.sum(counts[kept]))
     if count:
         # By as much as the widths do not come from these cells already.
-        part = 1 - count / float(np.sum(own))
+        part = 1 - count / float(np.sum(likely))
         column = np.broadcast_to(cells.of_columns(np.arange(cells.shape[1])), kept.shape)[kept]
-        unseen, own = aside[kept], counts[kept]
+        unseen, likely = aside[kept], counts[kept]
         for k in range(len(LEVELS)):
             # The fit is never worse at cells that it has seen: a ratio below 1 is chance.
             ratios = unseen / widths[k][column]
-            ratio = max(1.0, float(_quantiles(ratios, own, LEVELS[k : k + 1])[0]))
+            ratio = max(1.0, float(_quantiles(ratios, likely, LEVELS[k : k + 1])[0]))
             widths[k] *= 1 + part * (ratio - 1)
     return Calibration(np.maximum.accumulate(widths, axis=0))
 

@@ -119,7 +119,8 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
                     break
         if found is None and options.components is None and aside.chosen.any():
             together = [np.concatenate(each) for each in zip(*errors, strict=True)]
-            rank = fewest_components(together) if listed else best_rank(together)
+            fewest = listed or options.common
+            rank = fewest_components(together) if fewest else best_rank(together)
             run.bound_is_low = rank == options.most and last_helps(together)
         if found is None and rank < models[0].rank:
             # Intervals are those of the rank that was chosen. (With scores of the larger one 90 %
@@ -305,8 +306,10 @@ def _judged(
     unseen = aside.scores()
     if found is not None:  # errors of a fit that was not refined say nothing about this one
         unseen = np.full(unseen.shape, np.nan)
-    calibration = calibrated(sample, predicted.scores(), unseen, verdict.counts)
-    held_out = summarised(sample, aside, unseen, verdict)
+    calibration = calibrated(
+        sample, predicted.scores(), unseen, verdict.counts, own=setting.own_noise
+    )
+    held_out = summarised(sample, aside, unseen, verdict, own=setting.own_noise)
     if sample is not cells:
         if found is not None:
             found = extended(cells, model, found, setting)

@@ -90,9 +90,9 @@ def measured(cells: AbstractCells, model: Model, chosen: np.ndarray) -> Aside:
 
 
 def summarised(
-    cells: AbstractCells, aside: Aside, scores: np.ndarray, verdict: Judgement
+    cells: AbstractCells, aside: Aside, scores: np.ndarray, verdict: Judgement, *, own: bool
 ) -> HeldOut:
-    """The summary for the user."""
+    """The summary for the user; `own` is whether columns have noise of their own."""
     kept = aside.chosen & ~verdict.wrong
     count = int(kept.sum())
     if not count:
@@ -112,7 +112,7 @@ def summarised(
         error=constants.NORMAL * float(np.median(residual)),
         median_error=constants.NORMAL * float(np.median(away)),
         explained=1 - sums[0] / sums[1] if sums[1] > 0 else float(sums[0] == 0),
-        coverage=_covered(cells, scores, np.where(aside.chosen, verdict.counts, 0.0)),
+        coverage=_covered(cells, scores, np.where(aside.chosen, verdict.counts, 0.0), own),
         gain=_in_units(float(np.sum(gains)), spread),
     )
 
@@ -132,7 +132,7 @@ def _in_units(total: float, spread: float) -> float:
     return total / spread if spread > 0 else float(np.copysign(np.inf, total) if total else 0.0)
 
 
-def _covered(cells: AbstractCells, scores: np.ndarray, counts: np.ndarray) -> float:
+def _covered(cells: AbstractCells, scores: np.ndarray, counts: np.ndarray, own: bool) -> float:
     """Each half of the cells in intervals that the other half has calibrated."""
     place = np.cumsum((counts > 0).ravel()).reshape(counts.shape) % 2 == 0
     nothing = np.full(counts.shape, np.nan)
@@ -141,9 +141,8 @@ def _covered(cells: AbstractCells, scores: np.ndarray, counts: np.ndarray) -> fl
         other = np.where(half, 0.0, counts)
         if not other.any():
             continue
-        widths = calibrated(cells, np.where(other > 0, scores, 0.0), nothing, other).width(
-            constants.LEVEL
-        )
+        calibration = calibrated(cells, np.where(other > 0, scores, 0.0), nothing, other, own=own)
+        widths = calibration.width(constants.LEVEL)
         limit = np.broadcast_to(cells.of_columns(widths), counts.shape)
         inside += float(np.sum(counts, where=half & (scores <= limit)))
     return inside / float(np.sum(counts)) if np.any(counts) else np.nan

@@ -136,8 +136,9 @@ def _counting(cells: AbstractCells, wrong: np.ndarray) -> np.ndarray:
 
     Wrong cells may be anywhere in the table. So if a row or a column has more cells that look wrong
     than most rows or columns have, the surplus are its tails, or rows that the model does not
-    explain: right cells, and intervals have to cover such cells. So are cells that others do not
-    explain, but that are within the interval of their column alone.
+    explain: right cells, and intervals have to cover such cells (but no more of them than there are
+    in the heaviest tails). So are cells that others do not explain, but that are within the
+    interval of their column alone.
     """
     wrong = wrong & (np.abs(cells.values) > constants.QUANTILE)
     known, likely = 1.0 * cells.known, 1.0 * wrong
@@ -154,7 +155,23 @@ def _counting(cells: AbstractCells, wrong: np.ndarray) -> np.ndarray:
         shares = share + shrunk(away, counts, share * (1 - share))
         usual = float(np.median(shares[counts > 0]))
         likely = likely * spread(np.minimum(1.0, usual / np.maximum(shares, usual)))
-    return known - likely
+    known[wrong] = (1 - likely[wrong]) * _share_of_tails(np.abs(cells.values), cells.known, wrong)
+    return known
+
+
+def _share_of_tails(away: np.ndarray, known: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """How many cells as far out the heaviest tails have, for each that the column has; at most 1.
+
+    Codes of missing values, such as -999, are more than that.
+    """
+    freedom = min(constants.FREEDOMS)
+    unit = special.stdtrit(freedom, 0.75) * constants.NORMAL
+    counts = np.sum(known, axis=0)[np.nonzero(chosen)[1]]
+    order = np.argsort(np.where(known, -away, np.inf), axis=0)
+    there = np.empty(away.shape)
+    np.put_along_axis(there, order, np.arange(1.0, len(away) + 1)[:, None], axis=0)
+    expected = 2 * counts * special.stdtr(freedom, -away[chosen] * unit)
+    return np.minimum(1.0, expected / there[chosen])
 
 
 def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -54,8 +54,8 @@ class TensorFit:
         self.wrong: np.ndarray = verdict.wrong.reshape(values.shape)
         """Which entries are wrong."""
         scores, unseen = predicted.scores(), aside.scores()
-        self._calibration: Calibration = calibrated(flat, scores, unseen, verdict.counts)
-        self.held_out: HeldOut = summarised(flat, aside, unseen, verdict)
+        self._calibration: Calibration = calibrated(flat, scores, unseen, verdict.counts, own=True)
+        self.held_out: HeldOut = summarised(flat, aside, unseen, verdict, own=True)
         self._variance, self._values = predicted.variance.reshape(values.shape), values
 
     @property
