@@ -6,6 +6,8 @@ import pytest
 
 import lemmax as lm
 from lemmax.fit import _parallel
+from lemmax.fit._glance import glance_at
+from lemmax.fit._inverses import inverses
 
 T = np.linspace(0.0, 3.0, 60)
 START = {"height": 1.0, "rate": 1.0}
@@ -170,3 +172,80 @@ def test_the_number_of_cores_does_not_change_a_bit(monkeypatch):
     np.testing.assert_array_equal(answers[0].codes, answers[1].codes)
     errors = np.abs(answers[1].x[:, 1] - rates[:, 0]) / answers[1].standard_errors[:, 1]
     assert np.mean(errors < 3) > 0.98
+
+
+def test_a_glance_sees_what_a_robust_scale_shows():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 40)) * 10.0 ** rng.uniform(-3, 3, (400, 1))
+    rows[100:200] *= np.where(np.arange(40) % 20 == 3, 4.0, 1.0)  # too large
+    rows[200:250] = np.repeat(rows[200:250, ::4], 4, axis=1)  # correlated
+    keep = np.ones_like(rows, bool)
+    keep[50:250:3] = rng.random((67, 40)) < 0.8
+    width = 30 * np.std(rows, axis=1)
+    width[::7] /= 10
+    seen = glance_at(rows, keep, 3, width, np.zeros(400))
+    far = 0
+    for k in range(400):
+        some = rows[k, keep[k]]
+        assert np.isclose(seen.neighbours[k], some[1:] @ some[:-1])
+        spread = np.sqrt(np.mean(some**2))
+        # Of the sizes, 3 may be 0 because there are 3 parameters.
+        scale = 1.4826 * np.median(np.sort(np.abs(some))[3:])
+        least = 1.4826 * np.sort(np.abs(some))[(len(some) + 2) // 2]
+        if 4 * min(scale, least) < np.max(np.abs(some)) <= 4 * max(scale, least):
+            continue  # between two residuals a count does not tell
+        plain = (
+            np.max(np.abs(some)) <= 4 * scale
+            and spread <= 0.1 * width[k]
+            and len(some) / 6 * (np.mean(some**3) / spread**3) ** 2
+            + len(some) / 24 * (np.mean(some**4) / spread**4 - 3) ** 2
+            <= 20
+            and abs(some[1:] @ some[:-1]) < 2.5 * spread**2 * np.sqrt(len(some))
+        )
+        assert seen.plain[k] == plain
+        far += not plain
+    assert 100 < far < 350
+
+
+@pytest.mark.parametrize("p", [1, 3, 7])
+def test_inverses_of_many_gram_matrices(p):
+    jacobians = np.random.default_rng(p).standard_normal((20, 3 * p, p)) * 10.0 ** np.arange(p)
+    jacobians[5, :, -1] = 0  # seen by nothing
+    gram = np.einsum("bnp,bnq->bpq", jacobians, jacobians)
+    held = np.zeros((20, p), bool)
+    held[7, 0] = True
+    inverse, unseen = inverses(gram, held)
+    for k in range(20):
+        free = ~held[k] & ~unseen[k]
+        expected = np.zeros((p, p))
+        expected[np.ix_(free, free)] = np.linalg.inv(gram[k][np.ix_(free, free)])
+        assert np.allclose(inverse[k], expected, rtol=1e-9, atol=0)
+    assert np.array_equal(np.argwhere(unseen), [[5, p - 1]])
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_many_parameters_and_sizes_of_programs(count):
+    # More parameters than products by columns, and more lanes than a group.
+    t = np.linspace(-1, 1, 40)
+    powers = t ** np.arange(7)[:, None]
+    rng = np.random.default_rng(count)
+    truth = rng.standard_normal((count, 7))
+    y = truth @ powers + 1e-3 * rng.standard_normal((count, 40))
+    wrong = rng.integers(0, 40, count)
+    y[np.arange(count), wrong] += 3.0
+    many = lm.fit_many(lambda x: x @ powers, y, np.zeros(7))
+    assert np.all(many.succeeded)
+    assert np.array_equal(np.argmax(many.wrong, axis=1), wrong)
+    right = ~many.wrong[0]
+    best, *_ = np.linalg.lstsq(powers.T[right], y[0][right], rcond=None)
+    # Lanes end within a millionth of the residual of their minima.
+    assert np.max(np.abs(many.x[0] - best) / many.standard_errors[0]) < 1e-5
+
+
+def test_a_datum_with_leverage_among_many_parameters():
+    t = np.linspace(-1, 1, 40)
+    columns = np.concatenate([t ** np.arange(6)[:, None], (np.arange(40) == 17)[None]])
+    y = 1 + 0.01 * np.random.default_rng(0).standard_normal((3, 40)) + t
+    many = lm.fit_many(lambda x: x @ columns, y, np.zeros(7))
+    assert np.all(many.codes == lm.FitStatus.DOUBTFUL)
+    assert np.all(lm.fit_many(lambda x: x @ columns[:6], y, np.zeros(6)).succeeded)

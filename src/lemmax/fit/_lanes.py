@@ -17,6 +17,7 @@ from jaxtyping import Array
 
 from .._programs import forget_programs_if_many
 from . import _constants as constants
+from ._lane_algebra import leverages, loss_of, products, solve
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES
 from ._parallel import Program, side_by_side
 from ._program import Layout, flat_model
@@ -37,7 +38,7 @@ class Curves(NamedTuple):
     rounding: np.ndarray
     """Rounding errors of a residual of each lane."""
 
-    def of(self, lanes: np.ndarray) -> "Curves":
+    def of(self, lanes: np.ndarray | slice) -> "Curves":
         """Those of some lanes."""
         return jax.tree.map(lambda leaf: leaf[lanes], self)
 
@@ -51,6 +52,14 @@ class Model(NamedTuple):
     args: tuple
     low: np.ndarray
     high: np.ndarray
+    lanes: int
+    """Most lanes of one call: a multiple of those of a group."""
+
+
+def lanes_of_a_call(lanes: int, numbers: int) -> int:
+    """So many that all calls for these lanes, each of so many numbers, need one program."""
+    groups = min(lanes, constants.MANY_LANES, constants.TOGETHER // numbers) // constants.CACHED
+    return constants.CACHED * max(groups, 1)
 
 
 class State(NamedTuple):
@@ -101,14 +110,14 @@ def descend(
     active = np.arange(len(x))
 
     def arguments(lanes: np.ndarray, steps: np.int32) -> tuple:
-        places = _padded(lanes)
+        places, groups = _places(lanes, model.lanes)
         state = State(*(part[places] for part in final))
         state.ended[len(lanes) :] = True
-        return state, curves.of(places), keep[places], scale[places], steps, *shared
+        return state, curves.of(places), keep[places], scale[places], groups, steps, *shared
 
     for first in range(0, max_steps, constants.BLOCK):
         steps = np.int32(min(constants.BLOCK, max_steps - first))
-        parts = _parted(active)
+        parts = _parted(active, model.lanes)
         ends = side_by_side(block, [arguments(lanes, steps) for lanes in parts])
         for lanes, end in zip(parts, ends, strict=True):
             for whole, part in zip(final, end, strict=True):
@@ -119,9 +128,12 @@ def descend(
     return final
 
 
-def residuals(model: Model, curves: Curves, x: np.ndarray) -> np.ndarray:
-    """Those of all data, of missing ones included."""
-    return _mapped(_program(model).residuals, model, x, curves)
+def residuals(model: Model, curves: Curves, x: np.ndarray, then: Callable) -> Any:
+    """What a function makes of the residuals of some neighbouring lanes and of their slice, joined.
+
+    Missing data have any residuals.
+    """
+    return _mapped(_program(model).residuals, model, x, curves, then=then)
 
 
 def largest_leverages(
@@ -131,25 +143,36 @@ def largest_leverages(
     return _mapped(_program(model).largest_leverage, model, x, curves, keep, inverse)
 
 
-def _mapped(program: Program, model: Model, *arrays: Any) -> np.ndarray:
-    """A program without steps, applied to all lanes."""
-    parts = _parted(np.arange(len(arrays[0])))
-    calls = [
-        (model.base, model.args, *jax.tree.map(lambda leaf, at=places: leaf[at], arrays))
-        for places in map(_padded, parts)
-    ]
-    ends = side_by_side(program, calls)
-    return np.concatenate([end[: len(lanes)] for lanes, end in zip(parts, ends, strict=True)])
+def _mapped(program: Program, model: Model, *arrays: Any, then: Callable | None = None) -> Any:
+    """A program without steps, applied to all lanes, and what to do with parts of its result."""
+    parts = _parted(np.arange(len(arrays[0])), model.lanes)
+    calls = []
+    for lanes in parts:
+        places, groups = _places(lanes, model.lanes)
+        own = jax.tree.map(lambda leaf, at=places: leaf[at], arrays)
+        calls.append((groups, model.base, model.args, *own))
+
+    def after(number: int, end: np.ndarray) -> Any:
+        lanes = parts[number]
+        end = end[: len(lanes)]
+        return end if then is None else then(end, slice(lanes[0], lanes[-1] + 1))
+
+    return jax.tree.map(lambda *ends: np.concatenate(ends), *side_by_side(program, calls, after))
 
 
-def _parted(lanes: np.ndarray) -> list[np.ndarray]:
-    return [lanes[k : k + constants.MANY_LANES] for k in range(0, len(lanes), constants.MANY_LANES)]
+def _parted(lanes: np.ndarray, most: int) -> list[np.ndarray]:
+    return [lanes[k : k + most] for k in range(0, len(lanes), most)]
 
 
-def _padded(lanes: np.ndarray) -> np.ndarray:
-    """So many lanes that few programs serve all numbers of them: the first one fills up."""
-    size = constants.CACHED if len(lanes) <= constants.CACHED else constants.MANY_LANES
-    return np.concatenate([lanes, np.full(size - len(lanes), lanes[0])])
+def _places(lanes: np.ndarray, size: int) -> tuple[np.ndarray | slice, np.int32]:
+    """So many lanes, since a program has one size: the first fills up; and how many groups count.
+
+    Neighbours are a slice, which copies nothing.
+    """
+    groups = np.int32(-(-len(lanes) // constants.CACHED))
+    if lanes[-1] - lanes[0] == size - 1:
+        return slice(lanes[0], lanes[-1] + 1), groups
+    return np.concatenate([lanes, np.full(size - len(lanes), lanes[0])]), groups
 
 
 def _begun(x: np.ndarray) -> State:
@@ -208,19 +231,21 @@ def _compiled(model: Model) -> _Programs:
         )
         return [*(push(direction) for direction in np.eye(u.size)), residual]
 
-    def evaluate(x, curves, keep, scale, shape, base, args):
+    def kept_rows(x, curves, keep, base, args):
         rows = jax.vmap(lambda u, curve: rows_of(u, curve, base, args))(x, curves)
-        p = x.shape[1]
         # Data that are not kept may be anything, even infinite. Without the barrier the model
         # would be evaluated anew for each of the products.
-        if p <= constants.FEW_COLUMNS:
+        if x.shape[1] <= constants.FEW_COLUMNS:
             rows = [jnp.where(keep, row, 0.0) for row in rows]
         else:
             rows = jnp.where(keep[:, None, :], jnp.stack(rows, axis=1), 0.0)
         rows = jax.lax.optimization_barrier(rows)
-        residual = rows[p] if p <= constants.FEW_COLUMNS else rows[:, p]
-        losses, bent = _loss(shape, residual, scale[:, None])
-        gram, slope = _products(rows, jnp.where(keep, bent, 0.0))
+        return rows, rows[-1] if isinstance(rows, list) else rows[:, -1]
+
+    def evaluate(x, curves, keep, scale, shape, base, args):
+        rows, residual = kept_rows(x, curves, keep, base, args)
+        losses, bent = loss_of(shape, residual, scale[:, None])
+        gram, slope = products(rows, jnp.where(keep, bent, 0.0))
         return losses @ np.ones(residual.shape[1]), gram, slope
 
     def step(state, curves, keep, scale, shape, tol, base, args, low, high):
@@ -265,7 +290,7 @@ def _compiled(model: Model) -> _Programs:
         gram = state.gram * (scaling[:, :, None] * scaling[:, None, :])
         slope = state.slope * scaling
         damped = gram + state.damping[:, None, None] * np.eye(size.shape[1])[None]
-        scaled = -_solve(damped, slope)
+        scaled = -solve(damped, slope)
         full = -jnp.sum(slope * scaled, axis=1)
         offset = jnp.sqrt(jnp.maximum(full, 0) / jnp.maximum(state.value, jnp.finfo(float).tiny))
         done = (offset <= jnp.maximum(tol, constants.BLUR * blur)) & (state.damping <= 1)
@@ -291,83 +316,44 @@ def _compiled(model: Model) -> _Programs:
 
         return jax.lax.while_loop(going, body, (jnp.zeros((), jnp.int32), state))[1]
 
-    def block(state, curves, keep, scale, steps, *shared):
-        data = jax.tree.map(_grouped, (state, curves, keep, scale))
-        ended = jax.lax.map(lambda some: group(*some, steps, *shared), data)
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), ended)
+    def block(state, curves, keep, scale, groups, steps, *shared):
+        def of(*some):
+            return group(*some, steps, *shared)
 
-    def all_residuals(base, args, x, curves):
+        return _by_groups(of, groups, state, (state, curves, keep, scale))
+
+    def all_residuals(groups, base, args, x, curves):
         def one(u, curve):
             return residual_of(u, curve.y, curve.inverse, curve.each, base, args)
 
-        return jax.vmap(one)(x, curves)
+        return _by_groups(jax.vmap(one), groups, curves.y, (x, curves))
 
-    def largest_leverage(base, args, x, curves, keep, inverse):
-        def one(u, curve, keep, inverse):
-            columns = jnp.where(keep[None], jnp.stack(rows_of(u, curve, base, args)[:-1]), 0.0)
-            return jnp.max(jnp.sum(columns * (inverse @ columns), axis=0))
+    def largest_leverage(groups, base, args, x, curves, keep, inverse):
+        def of(x, curves, keep, inverse):
+            rows, _ = kept_rows(x, curves, keep, base, args)
+            return jnp.max(leverages(rows, inverse), axis=1)
 
-        some = jax.tree.map(_grouped, (x, curves, keep, inverse))
-        return jax.lax.map(lambda group: jax.vmap(one)(*group), some).reshape(-1)
+        return _by_groups(of, groups, jnp.zeros(len(x)), (x, curves, keep, inverse))
 
     return _Programs(Program(block), Program(all_residuals), Program(largest_leverage))
 
 
-def _grouped(leaf: Array) -> Array:
-    return leaf.reshape(-1, constants.CACHED, *leaf.shape[1:])
+def _by_groups(function: Callable, groups: Array, whole: Any, arrays: Any) -> Any:
+    """Results of a function of the first groups of lanes, put into arrays of all lanes."""
+
+    def grouped(leaf: Array) -> Array:
+        return leaf.reshape(-1, constants.CACHED, *leaf.shape[1:])
+
+    arrays, start = jax.tree.map(grouped, (arrays, whole))
+
+    def body(k: Array, before: Any) -> Any:
+        result = function(*jax.tree.map(lambda leaf: leaf[k], arrays))
+        return jax.tree.map(lambda leaf, part: leaf.at[k].set(part), before, result)
+
+    ends = jax.lax.fori_loop(0, groups, body, start)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), ends)
 
 
 def _where(lanes: Array, new: Array, old: Array) -> Array:
     """The new values of some lanes."""
     return jnp.where(lanes.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-
-def _loss(shape: Array, residual: Array, scale: Array) -> tuple[Array, Array]:
-    """Twice the loss, and the weights of squares with its slope; as `_losses.Loss`.
-
-    The shape is known only when the program runs: one program serves for all three.
-    """
-
-    def plain():
-        return residual**2, jnp.ones_like(residual)
-
-    def absolute():
-        root = jnp.sqrt((residual / scale) ** 2 + 1)
-        return 2 * scale**2 * (root - 1), 1 / root
-
-    def redescending():
-        fall = 1 / ((residual / scale) ** 2 / 4 + 1)
-        return 4 * scale**2 * (1 - fall), fall**2
-
-    return jax.lax.switch(shape, (plain, absolute, redescending))
-
-
-def _products(rows: Any, weights: Array) -> tuple[Array, Array]:
-    """Weighted products of the columns of the Jacobian with each other and with the residual.
-
-    Either one array of them all, or a list of arrays, one for each.
-    """
-    p = len(rows) - 1 if isinstance(rows, list) else rows.shape[1] - 1
-    if not isinstance(rows, list):
-        products = [
-            jnp.einsum("ln,lkn->lk", rows[:, k] * weights, rows, precision="highest")
-            for k in range(p)
-        ]
-        gram = jnp.stack([product[:, :p] for product in products], axis=1)
-        return gram, jnp.stack([product[:, p] for product in products], axis=1)
-    weighted, one = [row * weights for row in rows[:p]], np.ones(weights.shape[1])
-    upper = {(j, k): (weighted[j] * rows[k]) @ one for j in range(p) for k in range(j, p + 1)}
-    gram = [[upper[min(j, k), max(j, k)] for k in range(p)] for j in range(p)]
-    slope = jnp.stack([upper[j, p] for j in range(p)], axis=1)
-    return jnp.stack([jnp.stack(row, axis=1) for row in gram], axis=1), slope
-
-
-def _solve(matrix: Array, vector: Array) -> Array:
-    """Solve positive definite systems by elimination, all lanes at once."""
-    p = vector.shape[1]
-    rows = jnp.concatenate([matrix, vector[:, :, None]], axis=2)
-    for k in range(p):
-        pivot = rows[:, k : k + 1] / rows[:, k : k + 1, k : k + 1]
-        rest = rows - rows[:, :, k : k + 1] * pivot
-        rows = jnp.where((np.arange(p) == k)[None, :, None], pivot, rest)
-    return rows[:, :, p]

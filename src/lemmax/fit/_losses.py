@@ -12,8 +12,8 @@ import numpy as np
 SQUARES, ABSOLUTE, REDESCENDING = 2.0, 1.0, -2.0
 """Shapes of losses."""
 
-# The median of the sizes of Gaussian residuals is their standard deviation divided by this.
-_GAUSSIAN = 1.482602218505602
+GAUSSIAN = 1.482602218505602
+"""The median of the sizes of Gaussian residuals is their standard deviation divided by this."""
 
 
 @runtime_checkable
@@ -78,4 +78,4 @@ def robust_scale(residual: np.ndarray, counts: np.ndarray, fitted: int) -> np.nd
     first = np.minimum(fitted, np.maximum(n - 1, 0))
     low, high = (first + n - 1) // 2, (first + n) // 2
     rows = np.arange(len(sizes))
-    return _GAUSSIAN * (sizes[rows, low] + sizes[rows, high]) / 2
+    return GAUSSIAN * (sizes[rows, low] + sizes[rows, high]) / 2

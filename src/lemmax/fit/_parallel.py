@@ -35,23 +35,31 @@ class Program:
         return self._compiled[key]
 
 
-def side_by_side(program: Program, calls: Iterable[tuple]) -> list[Any]:
-    """Results of a program as NumPy arrays, for each of several tuples of arguments."""
+def side_by_side(
+    program: Program,
+    calls: Iterable[tuple],
+    after: Callable[[int, Any], Any] = lambda number, result: result,
+) -> list[Any]:
+    """Results of a program as NumPy arrays, for each of several tuples of arguments.
+
+    Or what a function makes of the number of a call and of its result, on as many cores.
+    """
     calls = list(calls)
     if not calls:
         return []
     ready = [program.compiled(*args) for args in calls]
 
-    def run(compiled: Callable, args: tuple) -> Any:
+    def run(number: int, compiled: Callable, args: tuple) -> Any:
         with x64_context():
             # Waiting here, since np.asarray would hold Python's lock while it waits.
-            return jax.tree.map(np.asarray, jax.block_until_ready(compiled(*args)))
+            result = jax.tree.map(np.asarray, jax.block_until_ready(compiled(*args)))
+        return after(number, result)
 
     threads = min(len(calls), _cores())
     if threads == 1:
-        return list(map(run, ready, calls))
+        return list(map(run, range(len(calls)), ready, calls))
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, ready, calls))
+        return list(pool.map(run, range(len(calls)), ready, calls))
 
 
 def _cores() -> int:

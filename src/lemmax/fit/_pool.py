@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _constants as constants
+from ._glance import Glance, glance_at
 from ._lanes import Curves, Model, State, descend, residuals
 from ._losses import ABSOLUTE, REDESCENDING, SQUARES, robust_scale
 from ._message import shortest, student_lengths
@@ -23,30 +24,45 @@ class Pool(NamedTuple):
     width: np.ndarray
     """The range of the data."""
 
-    def of(self, lanes: np.ndarray) -> "Pool":
+    def of(self, lanes: np.ndarray | slice) -> "Pool":
         """Some of the lanes."""
         return Pool(self.model, self.curves.of(lanes), self.counts[lanes], self.width[lanes])
 
-    def residuals(self, x: np.ndarray) -> np.ndarray:
-        """0 where data are missing."""
-        residual = residuals(self.model, self.curves, x)
-        return residual if np.all(self.counts) else np.where(self.counts, residual, 0)
+    def glance(self, x: np.ndarray, keep: np.ndarray) -> Glance:
+        """What the residuals of these data show."""
 
-    def scale(self, residual: np.ndarray, fitted: int) -> np.ndarray:
-        """The robust scale in each lane, at least at the level of rounding errors."""
-        scale = robust_scale(residual, self.counts, fitted)
-        return np.maximum(scale, constants.EXACT * self.curves.rounding)
+        def then(residual: np.ndarray, lanes: slice) -> Glance:
+            rounding = self.curves.rounding[lanes]
+            # Lanes that have failed have any residuals.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                return glance_at(residual, keep[lanes], x.shape[1], self.width[lanes], rounding)
+
+        return residuals(self.model, self.curves, x, then)
+
+    def sizes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes of the residuals, or rounding errors, 0 where data are missing; their scales."""
+
+        def then(residual: np.ndarray, lanes: slice) -> tuple[np.ndarray, np.ndarray]:
+            counts, rounding = self.counts[lanes], constants.EXACT * self.curves.rounding[lanes]
+            scale = np.maximum(robust_scale(residual, counts, x.shape[1]), rounding)
+            sizes = np.maximum(np.abs(residual), rounding[:, None])
+            return sizes if np.all(counts) else np.where(counts, sizes, 0), scale
+
+        return residuals(self.model, self.curves, x, then)
 
 
 class Fitted(NamedTuple):
     """A fit in each lane."""
 
     state: State
-    residual: np.ndarray
     keep: np.ndarray
     """The inliers."""
     length: np.ndarray
     """Description lengths; less is better."""
+
+    def of(self, lanes: np.ndarray) -> "Fitted":
+        """Those of some lanes."""
+        return jax.tree.map(lambda leaf: leaf[lanes], self)
 
     def put(self, lanes: np.ndarray, other: "Fitted", chosen: np.ndarray) -> None:
         """Replace those of some lanes by the chosen ones of others."""
@@ -57,42 +73,45 @@ def _put(whole: np.ndarray, places: np.ndarray, part: np.ndarray) -> None:
     whole[places] = part
 
 
-def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> Fitted:
-    """Fit every lane."""
-    counts, lanes = pool.counts, np.arange(len(start))
+def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> tuple[Fitted, Glance]:
+    """Fit every lane, and look at the residuals of the inliers."""
     steps = constants.ROUGH_STEPS if robust else constants.STEPS
-    found = _least_squares(pool, start, counts, steps)
+    found = _least_squares(pool, start, pool.counts, steps)
+    glance = pool.glance(found.state.x, found.keep)
     if not robust:
-        return found
-    again = np.flatnonzero(_suspicious(pool, found))
-    # Outliers may have misled least squares: the start itself is a second start.
-    for begun in (found.state.x.copy(), start):
-        if not again.size:
-            break
-        some = _robust(pool.of(again), begun[again])
-        found.put(again, some, some.length < found.length[again])
-    slow = lanes[~found.state.settled & np.isfinite(found.length)]
+        return found, glance
+    rest = np.flatnonzero(~(found.state.settled & glance.plain))
+    again = rest[_suspicious(pool.of(rest), found.of(rest))] if rest.size else rest
+    if again.size:
+        # Outliers may have misled least squares: the start itself is a second start.
+        begun = np.concatenate([found.state.x[again], start[again]])
+        both = _robust(pool.of(np.tile(again, 2)), begun)
+        for first in (0, len(again)):
+            some = both.of(np.arange(first, first + len(again)))
+            found.put(again, some, some.length < found.length[again])
+    slow = np.flatnonzero(~found.state.settled & np.isfinite(found.length))
     if slow.size:
         some = _settled(pool.of(slow), found.state.x[slow], found.keep[slow], rounds=1)
         found.put(slow, some, np.isfinite(some.length))
-    return found
+    new = np.union1d(again, slow)
+    if new.size:
+        after = pool.of(new).glance(found.state.x[new], found.keep[new])
+        jax.tree.map(lambda whole, part: _put(whole, new, part), glance, after)
+    return found, glance
 
 
 def _least_squares(pool: Pool, x: np.ndarray, keep: np.ndarray, max_steps: int) -> Fitted:
-    one = np.ones(len(x))
     state = descend(
         pool.model,
         pool.curves,
         x,
         keep,
         SQUARES,
-        one,
+        np.ones(len(x)),
         tol=constants.TOL_OF_MANY,
         max_steps=max_steps,
     )
-    residual = pool.residuals(state.x)
-    length = _gaussian_length(pool, state.value, keep, x.shape[1])
-    return Fitted(state, residual, keep.copy(), length)
+    return Fitted(state, keep.copy(), _gaussian_length(pool, state.value, keep, x.shape[1]))
 
 
 def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
@@ -100,40 +119,37 @@ def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
 
     Where their own residuals do not show it, those of least absolute deviations may.
     """
-    p = plain.state.x.shape[1]
-    spread = np.sqrt(plain.state.value / np.maximum(np.sum(pool.counts, axis=1) - p, 1))
+    freedom = np.sum(pool.counts, axis=1) - plain.state.x.shape[1]
+    spread = np.sqrt(plain.state.value / np.maximum(freedom, 1))
 
-    def far(some: Pool, residual: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        scale = some.scale(residual, p)
-        return ~(
-            (np.max(np.abs(residual), axis=1) <= constants.ORDINARY * scale) & (spread <= 2 * scale)
-        )
+    def far(sizes: np.ndarray, scale: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        largest = np.max(sizes, axis=1)
+        return ~((largest <= constants.ORDINARY * scale) & (spread <= 2 * scale))
 
-    suspicious = ~plain.state.settled | far(pool, plain.residual, spread)
+    sizes, scale = pool.sizes(plain.state.x)
+    suspicious = ~plain.state.settled | far(sizes, scale, spread)
     calm = np.flatnonzero(~suspicious)
     if calm.size:
         some, x = pool.of(calm), plain.state.x[calm]
-        scale = some.scale(plain.residual[calm], p)
         after = descend(
             pool.model,
             some.curves,
             x,
             some.counts,
             ABSOLUTE,
-            scale,
+            scale[calm],
             tol=constants.ROUGH,
             max_steps=8,
         )
-        suspicious[calm] = far(some, some.residuals(after.x), spread[calm])
+        suspicious[calm] = far(*some.sizes(after.x), spread[calm])
     return suspicious
 
 
 def _robust(pool: Pool, x: np.ndarray) -> Fitted:
     """Graduated losses, then least squares on the inliers, until these no longer change."""
-    p, x = x.shape[1], x.copy()
+    x = x.copy()
     options = {"tol": constants.ROUGH, "max_steps": constants.ROUGH_STEPS}
-    residual = pool.residuals(x)
-    scale = pool.scale(residual, p)
+    _, scale = pool.sizes(x)
     falling = np.arange(len(x))
     for _ in range(constants.ROUNDS):
         some = pool.of(falling)
@@ -141,20 +157,16 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
             some.model, some.curves, x[falling], some.counts, ABSOLUTE, scale[falling], **options
         )
         x[falling] = state.x
-        residual[falling] = some.residuals(state.x)
-        new = np.minimum(scale[falling], some.scale(residual[falling], p))
+        new = np.minimum(scale[falling], some.sizes(state.x)[1])
         falls = new < constants.STABLE * scale[falling]
         scale[falling] = new
         falling = falling[falls]
         if not falling.size:
             break
     for bend in constants.BENDS:
-        scale = pool.scale(residual, p)
-        x = descend(
-            pool.model, pool.curves, x, pool.counts, REDESCENDING, bend * scale, **options
-        ).x
-        residual = pool.residuals(x)
-    keep, _ = _judged(pool, residual, p)
+        scale = bend * pool.sizes(x)[1]
+        x = descend(pool.model, pool.curves, x, pool.counts, REDESCENDING, scale, **options).x
+    keep, _ = _judged(pool, x)
     return _settled(pool, x, keep)
 
 
@@ -164,7 +176,7 @@ def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = constant
     changing = np.arange(len(x))
     for k in range(rounds):
         some = pool.of(changing)
-        keep, length = _judged(some, found.residual[changing], x.shape[1])
+        keep, length = _judged(some, found.state.x[changing])
         changed = np.any(keep != found.keep[changing], axis=1)
         found.length[changing] = length
         changing = changing[changed]
@@ -176,12 +188,18 @@ def _settled(pool: Pool, x: np.ndarray, keep: np.ndarray, rounds: int = constant
     return found
 
 
-def _judged(pool: Pool, residual: np.ndarray, fitted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inliers and description lengths of each lane."""
-    scale = pool.scale(residual, fitted)
-    sizes = np.maximum(np.abs(residual), constants.EXACT * pool.curves.rounding[:, None])
-    student = _student if len(residual) > 1 else None
-    return shortest(sizes, pool.counts, fitted, scale, pool.width, student=student)
+def _judged(pool: Pool, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inliers and description lengths of each lane; of so many at a time as stay in the cache."""
+    sizes, scale = pool.sizes(x)
+    student = _student if len(x) > 1 else None
+    keep, length = np.zeros_like(pool.counts), np.zeros(len(x))
+    for first in range(0, len(x), constants.MANY_LANES):
+        some = slice(first, first + constants.MANY_LANES)
+        data = pool.of(some)
+        keep[some], length[some] = shortest(
+            sizes[some], data.counts, x.shape[1], scale[some], data.width, student=student
+        )
+    return keep, length
 
 
 _compiled_student = jax.jit(functools.partial(student_lengths, xp=jnp))

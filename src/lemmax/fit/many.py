@@ -18,7 +18,7 @@ from .._storage import write
 from ..losses import AbstractLoss, SquaredL2
 from . import _constants as constants
 from ._batch import Batch, prepare_many
-from ._lanes import Curves, Model
+from ._lanes import Curves, Model, lanes_of_a_call
 from ._many_verdict import Verdicts, judge_many
 from ._pool import Pool, fit_pool
 from ._program import one_program
@@ -244,10 +244,12 @@ def fit_many(
     ):
         batch = prepare_many(model, y, start, args, each, sigma, bounds, fixed)
         count, n = batch.y.shape
-        size = max(constants.TOGETHER // (n * (len(batch.task.layout.free) + 2)), 1)
+        numbers = n * (len(batch.task.layout.free) + 2)
+        size = max(constants.TOGETHER // numbers, 1)
+        together = lanes_of_a_call(min(size, count), numbers)
         with one_program():
             parts = [
-                _fit(batch, np.arange(first, min(first + size, count)), loss is None)
+                _fit(batch, np.arange(first, min(first + size, count)), together, loss is None)
                 for first in range(0, count, size)
             ]
     whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -276,7 +278,7 @@ def fit_many(
     return _as_fits(batch, *whole, seconds=seconds, curve=curve)
 
 
-def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
+def _fit(batch: Batch, lanes: np.ndarray, together: int, robust: bool) -> Verdicts:
     """Fit and judge some curves."""
     stage = begun("curves", KINDS)
     if stage.ended:
@@ -290,9 +292,11 @@ def _fit(batch: Batch, lanes: np.ndarray, robust: bool) -> Verdicts:
         jax.tree.map(lambda leaf: leaf[lanes], batch.each),
         batch.rounding[lanes],
     )
-    model = Model(task.model, task.layout, task.base, task.args, task.box.low, task.box.high)
+    low, high = task.box
+    model = Model(task.model, task.layout, task.base, task.args, low, high, together)
     pool = Pool(model, curves, observed, batch.width[lanes])
-    found = judge_many(batch, lanes, pool, fit_pool(pool, batch.start[lanes], robust), robust)
+    found, glance = fit_pool(pool, batch.start[lanes], robust)
+    found = judge_many(batch, lanes, pool, found, glance, robust)
     stage.end(found)
     return found
 
