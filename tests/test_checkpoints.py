@@ -13,6 +13,8 @@ import pytest
 
 import lemmax as lm
 from lemmax._digest import digest_of
+from lemmax._plain import Kinds
+from lemmax._storage import Unreadable, read, write
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((60, 5, 5))
@@ -97,6 +99,31 @@ def test_other_runs_are_refused(tmp_path):
         lm.solve(problem(), method, START, **options)
     with pytest.raises(ValueError, match="Inside jit or vmap there are no callbacks"):
         jax.jit(lambda x: lm.solve(problem(), method, x, checkpoint=tmp_path).x)(jnp.asarray(START))
+
+
+def test_forged_checkpoints_are_refused(tmp_path):
+    """With the right digest: only the contents are wrong."""
+    options = {"checkpoint": tmp_path, "every": 5, "max_steps": 20}
+    lm.solve(problem(), lm.methods.lmm(), START, **options)
+    path, what = tmp_path / "solve.safetensors", "checkpoint of solve"
+    kept = read(path, what, Kinds())
+    state, trace = kept["state"], kept["trace"]
+    for forged, sentence in {
+        "none": (None, "has other fields"),
+        "list": ([1.0], "has other fields"),
+        "fewer": ({"key": kept["key"]}, "has other fields"),
+        "steps": ({**kept, "steps": "3"}, "steps of a checkpoint of solve has another type"),
+        "numbers": ({**kept, "state": [1.0] * len(state)}, "has another type"),
+        "state": ({**kept, "state": state[:-1]}, "arrays of other shapes"),
+        "shape": ({**kept, "state": [a[..., None] for a in state]}, "arrays of other shapes"),
+        "trace": ({**kept, "trace": trace[:-1]}, "arrays of other shapes"),
+        "rows": ({**kept, "trace": [a[1:] for a in trace]}, "arrays of other shapes"),
+    }.values():
+        write(path, what, forged, Kinds())
+        with pytest.raises(Unreadable, match=sentence):
+            lm.solve(problem(), lm.methods.lmm(), START, **options)
+    write(path, what, kept, Kinds())
+    assert lm.solve(problem(), lm.methods.lmm(), START, **options).steps == 20
 
 
 def made(scale):

@@ -37,10 +37,14 @@ def test_measurements_spread_over_devices(count):
     for name, entry in told.items():
         assert entry["status"] == "TARGET_REACHED"
         assert entry["difference"] < 1e-10, name
-        for lanes, sent in enumerate(entry["sent"], start=1):
-            # A step sends the gradient and the value, whatever the number of measurements.
-            assert sorted(sent["all-reduce"]) == [lanes, lanes * NUMBERS[name]]
-            assert not any(sent[kind] for kind in sent if kind != "all-reduce")
+        assert_sent(name, entry["sent"])
+
+
+def assert_sent(name, counted):
+    """A step sends the gradient and the value of each lane, whatever the number of measurements."""
+    for lanes, sent in enumerate(counted, start=1):
+        assert sorted(sent["all-reduce"]) == [lanes, lanes * NUMBERS[name]]
+        assert not any(sent[kind] for kind in sent if kind != "all-reduce")
 
 
 def free_port():
@@ -62,9 +66,10 @@ class TestTwoProcesses:
         told = json.loads(found[0][0])
         assert told.pop("resumed")
         assert len(told) == 3
-        for entry in told.values():
+        for name, entry in told.items():
             assert entry["status"] == "TARGET_REACHED"
             assert entry["error"] < 1e-10
+            assert_sent(name, entry["sent"])
 
     @pytest.mark.parametrize("killed", [0, 1])
     def test_one_is_killed_and_both_start_again(self, tmp_path, killed):

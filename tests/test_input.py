@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -129,6 +130,52 @@ BAD = {
         r"same number of columns",
     ),
 }
+
+
+def counting():
+    calls = []
+
+    def shorter_each_time(x):
+        calls.append(None)
+        return x[: 3 - len(calls)]
+
+    return shorter_each_time
+
+
+def leaking():
+    kept = []
+
+    def parameters_and_the_first(x):
+        kept.append(x)
+        return x + kept[0]
+
+    return parameters_and_the_first
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (counting(), "must depend on its parameters alone"),
+        (leaking(), "must depend on its parameters alone"),
+        (lambda x: jnp.round(x).astype(int), "returns values of type int64"),
+        (lambda x: jax.lax.complex(x, x), "returns values of type complex128"),
+    ],
+)
+def test_functions_that_misbehave(function, sentence):
+    problem = lm.Composite(lm.losses.L1(), lm.maps.FromFunction(function), ONES(3))
+    with pytest.raises(TypeError, match=sentence):
+        lm.solve(problem, lm.methods.lmm(), ONES(3))
+
+
+def test_programs_that_need_too_much_memory():
+    """More than any machine has, inside a function of the user: only the compiler knows."""
+
+    def wasteful(x):
+        return jnp.cumsum(jnp.outer(jnp.tile(x, 10**6), jnp.tile(x, 10**6)))[:3]
+
+    problem = lm.Composite(lm.losses.L1(), lm.maps.FromFunction(wasteful), ONES(3))
+    with pytest.raises(MemoryError, match="program needs more memory than there is"):
+        lm.solve(problem, lm.methods.polyak_subgradient(), ONES(3))
 
 
 @pytest.mark.parametrize("name", BAD)

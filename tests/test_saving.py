@@ -16,10 +16,11 @@ import pytest
 
 import lemmax as lm
 from lemmax import _files
-from lemmax._plain import Kinds
+from lemmax._plain import Kinds, Misfit, Reading
 from lemmax._storage import Unreadable, _digest, read, write
 from lemmax.estimators import MatrixCompletion, NonnegativeRegression, RobustPCA
 from lemmax.recovery._objections import Objection
+from lemmax.status import Status
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,23 @@ def test_what_a_file_may_not_say(path, sentence):
     forge(path, FORGERIES[sentence])
     with pytest.raises(Unreadable, match=sentence):
         RobustPCA.load(path)
+
+
+@pytest.mark.parametrize("what", ["Fit", "ManyFits", "Recovery", "Result"])
+def test_files_that_contain_something_else_than_they_say(path, what):
+    def change(metadata, content, arrays):
+        metadata["what"] = what
+        content.clear()
+        content.update({"list": [1.0]})
+
+    forge(path, change)
+    with pytest.raises(Unreadable, match=f"is not a valid {what}: it contains a list"):
+        lm.load(path)
+
+
+def test_enumerations_have_members_with_names():
+    with pytest.raises(Misfit, match=r"Status has no \{\}"):
+        Reading(Kinds(Status), {}).value({"object": "Status", "of": {"dict": []}})
 
 
 def test_huge_shapes_are_refused_before_they_are_allocated(path):

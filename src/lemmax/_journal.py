@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ._files import save_text
-from ._plain import Describing, Kinds, Misfit, Reading
+from ._plain import Describing, Kinds, Misfit, Reading, check_fields
 from ._storage import Unreadable, read, write
 
 # Seconds between two files: at most this much work is lost, and shorter stages leave no file. The
@@ -27,6 +27,7 @@ _SECONDS, _SHARE = 1.0, 0.05
 _NAME, _STATE, _ENDED = "journal.json", "state.safetensors", "ended-*.safetensors"
 _WHAT = "journal"
 _PLAIN = Kinds()
+_STAGE = {"name": str, "node": str, "arrays": dict[str, np.ndarray]}
 
 
 @contextlib.contextmanager
@@ -197,12 +198,13 @@ def _require_same(path: pathlib.Path, identity: dict[str, str]) -> None:
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
     entries = read(path, _WHAT, _PLAIN)
-    fine = isinstance(entries, dict) and all(
-        isinstance(entry, dict) and {"name", "node", "arrays"} == set(entry)
-        for entry in entries.values()
-    )
-    if not fine:
+    if not isinstance(entries, dict):
         raise Unreadable(f"{path} does not contain stages of a search.")
+    try:
+        for entry in entries.values():
+            check_fields(entry, _STAGE, "stage")
+    except Misfit as error:
+        raise Unreadable(f"{path} does not contain stages of a search: {error}.") from error
     return entries
 
 

@@ -218,7 +218,7 @@ class Reading:
         if kind in self.kinds.special:
             return self.kinds.special[kind][1](of)
         if issubclass(kind, enum.Enum):
-            if of not in kind.__members__:
+            if not isinstance(of, str) or of not in kind.__members__:
                 raise Misfit(f"{kind.__name__} has no {of!r}")
             return kind[of]
         check_fields(of, _fields(kind), kind.__name__)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._files import save
 from ._memory import require_memory
-from ._plain import Describing, Kinds, Misfit, Reading
+from ._plain import Describing, Kinds, Misfit, Reading, check_fields
 
 FORMAT = "lemmax 2"
 # The names of dtypes in the safetensors format.
@@ -124,10 +124,22 @@ def read(path: str | pathlib.Path, what: str | tuple[str, ...], kinds: Kinds) ->
     if found not in asked:
         raise Unreadable(f"{path} contains a {found}, not a {' or '.join(asked)}.")
     try:
-        node = json.loads(header["content"])
-        return Reading(kinds, arrays).value(node)
+        value = Reading(kinds, arrays).value(json.loads(header["content"]))
+        if not isinstance(value, kinds.by_name.get(found, object)):
+            raise Misfit(f"it contains a {type(value).__name__}")
+        return value
     except (Misfit, RecursionError, ValueError) as error:
         raise Unreadable(f"{path} is not a valid {found}: {error}.") from error
+
+
+def read_fields(path: str | pathlib.Path, what: str, declared: Mapping[str, Any]) -> Any:
+    """Read a dict of numbers, names and arrays, with exactly the declared names and types."""
+    values = read(path, what, Kinds())
+    try:
+        check_fields(values, declared, what)
+    except Misfit as error:
+        raise Unreadable(f"{path} is not a valid {what}: {error}.") from error
+    return values
 
 
 def contents(path: str | pathlib.Path) -> str:

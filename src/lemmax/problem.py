@@ -22,6 +22,11 @@ from .points import AbstractPoint, DensePoint, KruskalPoint
 _NOT_SYMMETRIC = (
     "The operator {} only measures symmetric points, but this map returns others. Use Dense."
 )
+IMPURE = (
+    "The map's function must depend on its parameters alone: it keeps something from one call to "
+    "the next, or returns arrays of other shapes each time."
+)
+"""Why a function of the user cannot be compiled."""
 
 
 class Evaluation(eqx.Module):
@@ -165,8 +170,9 @@ class Composite(eqx.Module):
 def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
     """Shapes that a user's function returns; JAX's tracing errors become clear messages."""
     try:
-        # Not the map itself: it may hold traced arrays, which cannot be compared.
-        return jax.eval_shape(lambda x: map(x), x0)
+        # Not the map itself: it may hold traced arrays, which cannot be compared. A second call
+        # shows whether the function depends on more than its parameters.
+        point, again = (jax.eval_shape(lambda x: map(x), x0) for _ in range(2))
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(
             "The map's function passes its parameters to NumPy, which JAX cannot trace: use "
@@ -182,6 +188,15 @@ def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
             f"The map's function does not find its parameters in x0, {jax.tree.structure(x0)}: "
             f"{type(error).__name__}: {error}."
         ) from error
+    if not eqx.tree_equal(point, again):
+        raise TypeError(IMPURE)
+    for leaf in jax.tree.leaves(point):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(
+                f"The map's function returns values of type {leaf.dtype}, which have no "
+                "derivatives in real numbers: return floating-point numbers."
+            )
+    return point
 
 
 def _prepare_data(data: Any, loss: AbstractLoss) -> PyTree:

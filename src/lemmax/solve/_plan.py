@@ -14,18 +14,25 @@ from .._dtype import as_hyperparameters, cast_floats, common_dtype, require_fini
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
-from ..problem import Composite
+from ..problem import IMPURE, Composite
 from .loop import Carry, Plan
 from .result import Result
 from .stopping import Stopping
 
 
 @contextlib.contextmanager
-def among_others() -> Iterator[None]:
-    """Explain the error that a run over several processes raises if one of them ends."""
+def explaining() -> Iterator[None]:
+    """Explain errors of JAX: an impure function, too little memory, another process that ended."""
     try:
         yield
+    except jax.errors.UnexpectedTracerError as error:
+        raise TypeError(IMPURE) from error
     except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            raise MemoryError(
+                "The compiled program needs more memory than there is. Use a smaller problem, "
+                f"or float32. ({str(error).splitlines()[0]})"
+            ) from error
         if jax.process_count() == 1:
             raise
         raise RuntimeError(

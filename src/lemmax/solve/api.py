@@ -23,9 +23,9 @@ from ..status import SolveError, Status
 from ._compiled import advance_compiled, start_compiled, visit_compiled
 from ._implicit import differentiable, opened
 from ._plan import (
-    among_others,
     as_limit,
     check_arguments,
+    explaining,
     is_numpy,
     make_plan,
     make_result,
@@ -157,7 +157,7 @@ def solve(
         return _traced(plan, x0, max_steps, Implicit() if gradient is None else gradient)
 
     gives_numpy = needs_local_x64(problem, x0) or is_numpy(x0)
-    with precision_context(problem, x0), among_others():
+    with precision_context(problem, x0), explaining():
         plan, x0 = make_plan(problem, method, x0, metrics, stopping, tol, max_steps)
         bar = progress_bar(type(problem.map).__name__, max_steps) if progress else no_progress_bar()
         with bar as report:

@@ -10,13 +10,14 @@ from jax.experimental import multihost_utils
 from .._digest import digest_of
 from .._journal import begun
 from .._plain import Kinds
-from .._storage import read, write
+from .._storage import Unreadable, read_fields, write
 from .._typing import Parameters
 from ..status import Status
 from .loop import Carry, Plan
 
 _NAME, _WHAT = "solve.safetensors", "checkpoint of solve"
-_KINDS = Kinds()
+_KINDS, _ARRAYS = Kinds(), list[np.ndarray]
+_FIELDS = {"key": str, "steps": int, "seconds": float, "state": _ARRAYS, "trace": _ARRAYS}
 
 
 class Part:
@@ -69,27 +70,26 @@ class Checkpoint:
         _require_arrays(carry)
         if not self.path.exists():
             return carry, 0.0
-        kept = read(self.path, _WHAT, _KINDS)
+        kept = read_fields(self.path, _WHAT, _FIELDS)
         if kept["key"] != self.key:
             raise ValueError(
                 f"{self.path} is the checkpoint of another run: the problem, the method, x0, tol, "
                 "stopping or metrics differ. Use another folder, or remove the file."
             )
-        steps = int(kept["steps"])
+        steps = kept["steps"]
         if steps > max_steps:
             raise ValueError(
                 f"{self.path} has taken {steps} steps already, and max_steps is {max_steps}: "
                 "increase it, or use another folder."
             )
-        state = placed(carry.state, kept["state"])
-        trace = placed(
-            carry.trace,
-            [
-                np.concatenate([rows, np.asarray(blank)[len(rows) :]])
-                for rows, blank in zip(kept["trace"], jax.tree.leaves(carry.trace), strict=True)
-            ],
-        )
-        return Carry(state, trace), float(kept["seconds"])
+        blanks = jax.tree.leaves(carry.trace)
+        filled = [jax.ShapeDtypeStruct((steps, *each.shape[1:]), each.dtype) for each in blanks]
+        _require_alike(filled, kept["trace"])
+        rows = [
+            np.concatenate([rows, np.asarray(blank)[steps:]])
+            for rows, blank in zip(kept["trace"], blanks, strict=True)
+        ]
+        return Carry(placed(carry.state, kept["state"]), placed(carry.trace, rows)), kept["seconds"]
 
     def keep(self, carry: Carry, seconds: float) -> None:
         """Save the state of an unfinished run."""
@@ -132,14 +132,17 @@ def placed(like: Any, arrays: list[np.ndarray]) -> Any:
     """A pytree of arrays from a file, with the types and shardings of a new run's state."""
 
     def place(leaf: Any, array: np.ndarray) -> Any:
-        if (leaf.shape, leaf.dtype) != (array.shape, array.dtype):
-            raise ValueError("The checkpoint contains arrays of other shapes.")
         if not isinstance(leaf, jax.Array):
             return array
         # This also works if part of the array is on devices of another process.
         return jax.make_array_from_callback(array.shape, leaf.sharding, lambda index: array[index])
 
+    _require_alike(like, arrays)
     leaves, structure = jax.tree.flatten(like)
-    return jax.tree.unflatten(
-        structure, [place(*pair) for pair in zip(leaves, arrays, strict=True)]
-    )
+    return jax.tree.unflatten(structure, list(map(place, leaves, arrays)))
+
+
+def _require_alike(like: Any, arrays: list[np.ndarray]) -> None:
+    wanted = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(like)]
+    if wanted != [(array.shape, array.dtype) for array in arrays]:
+        raise Unreadable("The checkpoint contains arrays of other shapes.")

@@ -20,9 +20,9 @@ from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Status
 from ._plan import (
-    among_others,
     as_limit,
     check_arguments,
+    explaining,
     is_numpy,
     make_plan,
     make_result,
@@ -151,7 +151,7 @@ def solve_many(
     problems = [run.problem for run in runs]
     gives_numpy = needs_local_x64(problems, x0s) or all(is_numpy(x0) for x0 in x0s)
     results: list[Result] = []
-    with precision_context(problems, x0s), among_others():
+    with precision_context(problems, x0s), explaining():
         prepared = [
             make_plan(run.problem, run.method, run.x0, dict(run.metrics), stopping, tol, max_steps)
             for run in runs
