@@ -241,10 +241,12 @@ def predicts_hold_out(case: Case) -> Finding:
     """A fit without a part of the data must predict that part as well as it explains the rest."""
     if case.exact or case.predict is None:
         return PASSED
-    found, wanted = case.predict(), float(np.mean(case.used[case.known]))
-    judged = found.hidden & (found.spread <= constants.BULK)
+    found, telling = case.predict(), _telling(case)
+    wanted = float(np.mean(case.used[telling]))
+    hidden = found.hidden & telling
+    judged = hidden & (found.spread <= constants.BULK)
     count = int(judged.sum())
-    if count <= found.hidden.sum() / 2:
+    if count <= hidden.sum() / 2:
         return _objected("most observations cannot be predicted from the others")
     sizes = np.abs(found.residual[judged]) / found.spread[judged]
     share = float(np.mean(sizes <= case.level))
