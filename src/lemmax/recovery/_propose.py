@@ -13,7 +13,6 @@ from ._factor_start import factor_starts
 from ._facts import Facts, convincing_observations
 from ._refine import LMM, PROX_LINEAR
 from ._select import Fitted, judged, lower_ranks
-from ._tables import fit_low_rank
 
 
 class Candidate(NamedTuple):
@@ -58,27 +57,18 @@ def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[C
 
 
 def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
-    """The factor model's points, near enough for least squares."""
-    assert facts.ranked is not None
-    if len(facts.ranked.shape or ()) == 2 and not facts.ranked.symmetric:
-        found = fit_low_rank(facts.problem, seed, facts.watch)
-        facts.steps += found.steps
-        facts.passes += 2 * found.steps
-        if found.interrupted:
-            facts.latest = found.x, found.map.rank, found.residual
-            raise Stopped
-        fitted = judged(facts, found.map, found.x, found.residual, found.map.degrees_of_freedom)
-        yield Candidate(found.x, found.map.rank, conclusive=True, fitted=fitted)
-        return
+    """The factor model's points: fits, or near enough for least squares."""
     nothing = True
-    for start in factor_starts(facts.problem, seed, facts.watch):
-        facts.steps += start.sweeps
-        facts.passes += 2 * start.sweeps
-        if start.interrupted:
-            facts.latest = start.x, start.rank, facts.residual(start.x)
+    for x, rank, sweeps, interrupted, residual in factor_starts(facts.problem, seed, facts.watch):
+        facts.steps += sweeps
+        facts.passes += 2 * sweeps
+        if interrupted:
+            facts.latest = x, rank, facts.residual(x) if residual is None else residual
             raise Stopped
-        nothing = False
-        yield Candidate(start.x, start.rank, conclusive=True)
+        nothing, fitted = False, None
+        if residual is not None:
+            fitted = judged(facts, *facts.own(x, rank), residual, facts.freedom(x, rank))
+        yield Candidate(x, rank, conclusive=True, fitted=fitted)
     if nothing:
         yield from _from_measurements(facts, seed, restarts)
 
