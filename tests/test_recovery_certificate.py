@@ -35,6 +35,7 @@ def noisy_case(noise, data):
         used=known,
         noise=1.0,
         level=3.0,
+        perhaps=9.0,
         norm=1e3,
         tangent=Tangent(freedom=51, weakest=1.0, error=1.0),
         predict=lambda: Predictions(noise, known, np.ones(500)),

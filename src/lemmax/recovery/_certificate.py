@@ -59,6 +59,8 @@ class Case(NamedTuple):
     """Root mean square of their residuals."""
     level: float
     """The largest residual of an inlier."""
+    perhaps: float
+    """The largest residual that may be noise, if the noise was underestimated."""
     norm: float
     """Norm of the point."""
     tangent: Tangent
@@ -185,8 +187,17 @@ def no_lonely_lines(case: Case) -> Finding:
 
 
 def small_error(case: Case) -> Finding:
-    """Errors of the inliers, propagated to the point."""
-    error = case.noise * case.tangent.error / case.norm
+    """Errors of the inliers, and of what may be one, propagated to the point.
+
+    Few outliers a little above the noise may be noise: it is underestimated without them.
+    """
+    noise = case.noise
+    if not case.exact:
+        sizes = np.abs(case.residual[case.known])
+        counted = sizes[sizes <= case.perhaps]
+        left = max(len(counted) - case.tangent.freedom, 1)
+        noise = max(noise, float(np.sqrt(np.sum(counted**2) / left)))
+    error = noise * case.tangent.error / case.norm
     if error <= case.limit:
         return Finding(error=error)
     said = (

@@ -7,7 +7,8 @@ import numpy as np
 from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
 from ..problem import Composite
-from ._facts import Watch
+from ._facts import Facts, Watch
+from ._select import judged
 
 
 class TableFit(NamedTuple):
@@ -29,20 +30,29 @@ class TableFit(NamedTuple):
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     """Fit a table or a list of entries, without location and effects."""
-    dims, ranked, operator = problem.map.shape, problem.map.ranked, problem.operator
+    ranked, robust = problem.map.ranked, problem.loss.robust
     assert ranked is not None
+    options = Options(most=ranked.rank, robust=robust, common=True, centred=False, seed=seed)
+    found = _fitted(problem, options, watch)
+    if not (found.exact or found.interrupted):
+        # Shrinkage makes surplus components harmless to the point, but not to its rank.
+        rank = _best_rank(problem, found)
+        if rank < found.rank:
+            again = _fitted(problem, options._replace(components=rank), watch)
+            return found if again.interrupted else again
+    return found
+
+
+def _fitted(problem: Composite, options: Options, watch: Watch) -> TableFit:
+    """The factor model of a table, or of its transpose if it is wider than long."""
+    dims, operator, data = problem.map.shape, problem.operator, _values(problem)
     assert dims is not None
     assert len(dims) == 2
-    options = Options(
-        most=ranked.rank, robust=problem.loss.robust, common=True, centred=False, seed=seed
-    )
-    data, wide = np.asarray(problem.data, np.float64), dims[0] < dims[1]
-    weights = precisions(problem.loss, data.shape)
+    wide, weights = dims[0] < dims[1], precisions(problem.loss, data.shape)
 
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
 
-    # The model is that of a long table: of the transpose, if this one is wide.
     if operator.point_shape is not None:
         places = operator.places(np.ones(data.shape, bool))
         rows, columns = places[::-1] if wide else places
@@ -51,16 +61,37 @@ def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
         shape = max(dims), min(dims)
         found, _ = fit_entries(rows, columns, values, shape, weights, options, callback=callback)
     else:
-        places = None
         table = np.where(weights > 0, data, np.nan)
         table, weights = (table.T, weights.T) if wide else (table, weights)
         found = fit_table(table, weights, options, callback=callback)
     x = _balanced(*(found.loadings, found.scores) if wide else (found.scores, found.loadings))
-    if places is None:
-        observed = x[0] @ x[1].T
-    else:
-        observed = np.einsum("ij,ij->i", x[0][places[0]], x[1][places[1]])
-    return TableFit(x, observed - data, found.sweeps, found.exact, found.interrupted)
+    return TableFit(x, _residual(problem, x), found.sweeps, found.exact, found.interrupted)
+
+
+def _best_rank(problem: Composite, found: TableFit) -> int:
+    """The number of components with the smallest Schwarz criterion."""
+    facts, criteria = Facts(problem, lambda *_: False), []
+    for rank in range(1, found.rank + 1):
+        residual = _residual(problem, tuple(factor[:, :rank] for factor in found.x))
+        criteria.append(
+            judged(
+                facts, *facts.own(found.x, rank), residual, facts.freedom(found.x, rank)
+            ).criterion
+        )
+    return 1 + int(np.argmin(criteria))
+
+
+def _values(problem: Composite) -> np.ndarray:
+    return np.asarray(problem.data, np.float64)
+
+
+def _residual(problem: Composite, x: tuple[np.ndarray, ...]) -> np.ndarray:
+    left, right = x
+    data = _values(problem)
+    if problem.operator.point_shape is None:
+        return left @ right.T - data
+    rows, columns = problem.operator.places(np.ones(data.shape, bool))
+    return np.einsum("ij,ij->i", left[rows], right[columns]) - data
 
 
 def _balanced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
