@@ -22,12 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 import lemmax as lm
-from lemmax._terms import Components
 from lemmax._terms.unfolding import core_from_entries
 from lemmax.recovery import (
     _certificate,
     _factor_start,
-    _left_over,
     _pipeline,
     _propose,
     _refine,
@@ -76,13 +74,6 @@ def _with_all_columns(tensor: np.ndarray, lost: np.ndarray, rank: int, **options
     return core_from_entries(tensor, np.zeros_like(lost), rank, **options)
 
 
-class _Anywhere(Components):
-    """Components of which all count, also those on few rows."""
-
-    def spread(self) -> np.ndarray:
-        return np.ones(len(self.values), bool)
-
-
 _TESTS = [test.__name__ for test in (*_certificate.QUICK_TESTS, *_certificate.EXPENSIVE_TESTS)]
 VARIANTS: dict[str, Callable[[], object]] = {
     "everything": contextlib.nullcontext,
@@ -97,7 +88,6 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "factor model of a tensor": _patched(_factor_start, "_tensor", lambda entries: None),
     "lost columns": _patched(_factor_start, "core_from_entries", _with_all_columns),
     "end near a solution": _patched(constants, "NEAR", 0.0),
-    "lower ranks of noisy fits": _patched(constants, "ENOUGH", 0.0),
     "largest Gaussian": _patched(_select, "largest_gaussian", lambda count: constants.BULK),
     "separation of exact fits": _patched(
         Facts, "nearly_explained", lambda facts, r: facts.known & (np.abs(r) <= facts.zero)
@@ -106,7 +96,6 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "errors of predictions": _patched(
         _pipeline, "spread", lambda facts, best, hidden: np.ones(hidden.shape)
     ),
-    "terms on few rows": _patched(_left_over, "Components", _Anywhere),
     **{name.replace("_", " "): _without_test(name) for name in _TESTS},
 }
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._terms import Tucker, decompose, nearest_tucker
-from .._terms.unfolding import squarest_order
+from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
 from ..factor import Options, fit_tensor
 from ..init._matrices import project_psd
@@ -111,8 +111,21 @@ def _unfolded(entries: Entries) -> FactorStart | None:
     matrix, rank = left @ right.T, found.rank
     if not (found.exact or found.interrupted) or not np.any(matrix):
         return None
-    tensor = np.transpose(matrix.reshape([shape[mode] for mode in order]), np.argsort(order))
-    tucker = nearest_tucker(tensor, rank, symmetric=bool(entries.map.symmetric))
+    # Short columns with many wrong entries may be anything: the other modes determine them.
+    lost = np.zeros(sides, bool)
+    if found.exact:
+        zero = math.sqrt(np.finfo(float).eps) * np.max(np.abs(matrix))
+        wrong = known & (np.abs(found.residual) > zero)
+        for axis in (0, 1):
+            lost |= 2 * wrong.sum(axis, keepdims=True) >= known.sum(axis, keepdims=True)
+
+    def folded(each: np.ndarray) -> np.ndarray:
+        return np.transpose(each.reshape([shape[mode] for mode in order]), np.argsort(order))
+
+    rng, symmetric = np.random.default_rng(entries.seed), bool(entries.map.symmetric)
+    tucker = core_from_entries(folded(matrix), folded(lost), rank, symmetric=symmetric, rng=rng)
+    if tucker is None:
+        return None
     return FactorStart(entries.parameters(tucker, rank), rank, found.sweeps, found.interrupted)
 
 

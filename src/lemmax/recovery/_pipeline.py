@@ -118,7 +118,7 @@ class Search:
         start = next(propose(part, self.x0, self.seed, 0))
         fitted = start.fitted
         if fitted is None:
-            x = start.x if rank is None else part.cut(start.x, rank)
+            x = part.cut(start.x, rank)
             method: AbstractMethod | None = None
             if start.method is not None:
                 method = methods_for(part, x)[-1]
