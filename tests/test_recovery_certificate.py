@@ -52,6 +52,17 @@ def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
     assert holds or "40 different observations beyond their errors" in certificate.objections[0]
 
 
+def test_what_is_a_little_above_the_noise_may_be_noise():
+    """Twenty of 500 residuals are, twenty others are gross: the error allows for the former."""
+    residual = np.clip(np.random.default_rng(0).standard_normal(500), -2.5, 2.5)
+    residual[:40] = np.repeat([6.0, 50.0], 20)
+    case = noisy_case(residual, residual + 100)._replace(used=np.abs(residual) <= 3)
+    near = np.delete(residual, np.arange(20, 40))
+    expected = np.sqrt(np.sum(near**2) / (480 - 51)) / 1e3
+    assert expected > 1.5e-3
+    np.testing.assert_allclose(certified(case).error, expected)
+
+
 @pytest.mark.parametrize(("predicted", "holds"), [(110, False), (155, True)])
 def test_what_is_no_larger_than_the_noise_is_no_prediction(predicted, holds):
     """Zero predicts the 200 small data, too; 160 of the 300 others are explained."""
