@@ -49,9 +49,9 @@ def _judged_sensing(number: int) -> list[dict]:
     }
     kind = str(rng.choice(["psd", "asymmetric"]))
     if kind == "psd":
-        instance = psd_sensing(number, dim=dim, **law)
+        instance = psd_sensing(FIRST_SEED + number, dim=dim, **law)
     else:
-        instance = low_rank_sensing(number, shape=(dim, dim), **law)
+        instance = low_rank_sensing(FIRST_SEED + number, shape=(dim, dim), **law)
     problem = instance.problem
     exact = np.asarray(problem.operator.measure(instance.truth))
     data = np.asarray(problem.data) + level * np.std(exact) * rng.standard_normal(count)

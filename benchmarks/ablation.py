@@ -22,13 +22,24 @@ from rich.console import Console
 from rich.table import Table
 
 import lemmax as lm
-from lemmax.recovery import _certificate, _factor_start, _pipeline, _propose, _refine, _tables
+from lemmax._terms.unfolding import core_from_entries
+from lemmax.recovery import (
+    _certificate,
+    _factor_start,
+    _pipeline,
+    _propose,
+    _refine,
+    _rivals,
+    _select,
+    _tables,
+)
 from lemmax.recovery import _constants as constants
+from lemmax.recovery._facts import Facts
 
 from . import _recover_challenges, _recover_honesty, _recover_maps
 from ._recover_cases import row_of
 
-FIRST_SEED = 950_000
+FIRST_SEED = 1_330_000
 KINDS = ("measurements", "tables", "tensors", "success map", "challenges")
 
 
@@ -59,6 +70,10 @@ def _without_test(name: str) -> Callable[[], object]:
     return patched
 
 
+def _with_all_columns(tensor: np.ndarray, lost: np.ndarray, rank: int, **options: Any) -> Any:
+    return core_from_entries(tensor, np.zeros_like(lost), rank, **options)
+
+
 _TESTS = [test.__name__ for test in (*_certificate.QUICK_TESTS, *_certificate.EXPENSIVE_TESTS)]
 VARIANTS: dict[str, Callable[[], object]] = {
     "everything": contextlib.nullcontext,
@@ -70,6 +85,17 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "exact unfolding": _patched(_factor_start, "_unfolded", lambda entries: None),
     "rank of a table": _patched(_tables, "_best_rank", lambda problem, found: found.rank),
     "restarts": _patched(lm, "recover", functools.partial(lm.recover, restarts=0)),
+    "factor model of a tensor": _patched(_factor_start, "_tensor", lambda entries: None),
+    "lost columns": _patched(_factor_start, "core_from_entries", _with_all_columns),
+    "end near a solution": _patched(constants, "NEAR", 0.0),
+    "largest Gaussian": _patched(_select, "largest_gaussian", lambda count: constants.BULK),
+    "separation of exact fits": _patched(
+        Facts, "nearly_explained", lambda facts, r: facts.known & (np.abs(r) <= facts.zero)
+    ),
+    "rivals by chance": _patched(_rivals, "_by_chance", lambda *_: 0.0),
+    "errors of predictions": _patched(
+        _pipeline, "spread", lambda facts, best, hidden: np.ones(hidden.shape)
+    ),
     **{name.replace("_", " "): _without_test(name) for name in _TESTS},
 }
 
@@ -93,8 +119,9 @@ def instances(seeds: int) -> Iterator[tuple[str, Callable[[], list[dict]]]]:
             made = _recover_maps.instances(0, sampling, rank)
             for key in itertools.product((1.0, 100.0), (0.2, 0.4, 0.45)):
                 yield "success map", functools.partial(_mapped, made[key])
-    for task in itertools.islice(_recover_challenges.challenges(100), 150, 150 + 15 * seeds):
-        yield "challenges", task
+    with mock.patch.object(_recover_challenges, "FIRST_SEED", FIRST_SEED):
+        for task in itertools.islice(_recover_challenges.challenges(seeds), 15 * seeds):
+            yield "challenges", task
 
 
 def _mapped(instance: Any) -> list[dict]:

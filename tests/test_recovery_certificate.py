@@ -35,6 +35,7 @@ def noisy_case(noise, data):
         used=known,
         noise=1.0,
         level=3.0,
+        perhaps=9.0,
         norm=1e3,
         tangent=Tangent(freedom=51, weakest=1.0, error=1.0),
         predict=lambda: Predictions(noise, known, np.ones(500)),
@@ -49,6 +50,29 @@ def test_what_is_no_larger_than_the_noise_is_no_merit(large, holds):
     certificate = certified(noisy_case(noise, data))
     assert certificate.holds == holds
     assert holds or "40 different observations beyond their errors" in certificate.objections[0]
+
+
+def test_what_is_a_little_above_the_noise_may_be_noise():
+    """Twenty of 500 residuals are, twenty others are gross: the error allows for the former."""
+    residual = np.clip(np.random.default_rng(0).standard_normal(500), -2.5, 2.5)
+    residual[:40] = np.repeat([6.0, 50.0], 20)
+    case = noisy_case(residual, residual + 100)._replace(used=np.abs(residual) <= 3)
+    near = np.delete(residual, np.arange(20, 40))
+    expected = np.sqrt(np.sum(near**2) / (480 - 51)) / 1e3
+    assert expected > 1.5e-3
+    np.testing.assert_allclose(certified(case).error, expected)
+
+
+@pytest.mark.parametrize(("predicted", "holds"), [(110, False), (155, True)])
+def test_what_is_no_larger_than_the_noise_is_no_prediction(predicted, holds):
+    """Zero predicts the 200 small data, too; 160 of the 300 others are explained."""
+    data = np.where(np.arange(500) < 300, 100.0, 1.0)
+    residual = np.where((np.arange(500) >= 160) & (data > 1), 50.0, 1.0)
+    hidden = np.where((np.arange(500) >= predicted) & (data > 1), 50.0, 1.0)
+    case = noisy_case(residual, data)._replace(used=residual == 1)
+    known = case.known
+    case = case._replace(predict=lambda: Predictions(hidden, known, np.ones(500)))
+    assert certified(case).holds == holds
 
 
 def test_a_row_of_wrong_numbers_has_rivals():
@@ -105,7 +129,10 @@ def test_the_best_of_all_fits_to_a_long_row_of_noise_proves_nothing():
     places = tuple(np.indices(table.shape).reshape(2, -1))
     distance, which = contested([left, right], places, table.ravel(), explained.ravel(), 0.3, 1)
     assert which[0] == [5]
-    np.testing.assert_allclose(distance, np.linalg.norm(right @ left[5]))
+    # Its true values are not known, not even their size, which may be that of the others.
+    others = np.linalg.norm(left @ right.T, axis=1)
+    assert others[5] < np.sqrt(np.mean(others**2))
+    np.testing.assert_allclose(distance, np.sqrt(np.mean(others**2)))
 
 
 def test_the_spread_of_predictions_is_that_of_the_linearised_fit():

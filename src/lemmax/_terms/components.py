@@ -7,9 +7,6 @@ import numpy as np
 
 from .tensors import term_columns
 
-# A singular vector concentrated on fewer rows than this, and on this share of all rows, fits the
-# outliers of those rows. For short vectors the first limit is a share of their length.
-_FEW_ROWS, _PART_OF_ROWS, _SHORT = 4, 0.02, 6
 _ROUNDING = 1e-10
 
 
@@ -27,16 +24,6 @@ class Components(NamedTuple):
         inner_left, values, inner_right = np.linalg.svd(first @ second.T, full_matrices=False)
         kept = values > _ROUNDING * max(values[0], np.finfo(float).tiny)
         return cls(left @ inner_left[:, kept], values[kept], right @ inner_right[kept].T)
-
-    def spread(self) -> np.ndarray:
-        """Which components spread over more than a few rows and columns; others fit outliers."""
-        spread = np.ones(len(self.values), bool)
-        for vectors in (self.left, self.right):
-            rows = len(vectors)
-            needed = min(rows / _SHORT, max(_FEW_ROWS, _PART_OF_ROWS * rows))
-            participation = 1 / np.maximum(np.sum(vectors**4, axis=0), np.finfo(float).tiny)
-            spread &= participation >= needed
-        return spread
 
 
 def unfoldings(factors: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:

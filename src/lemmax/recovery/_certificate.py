@@ -59,6 +59,8 @@ class Case(NamedTuple):
     """Root mean square of their residuals."""
     level: float
     """The largest residual of an inlier."""
+    perhaps: float
+    """The largest residual that may be noise, if the noise was underestimated."""
     norm: float
     """Norm of the point."""
     tangent: Tangent
@@ -185,8 +187,17 @@ def no_lonely_lines(case: Case) -> Finding:
 
 
 def small_error(case: Case) -> Finding:
-    """Errors of the inliers, propagated to the point."""
-    error = case.noise * case.tangent.error / case.norm
+    """Errors of the inliers, and of what may be one, propagated to the point.
+
+    Few outliers a little above the noise may be noise: it is underestimated without them.
+    """
+    noise = case.noise
+    if not case.exact:
+        sizes = np.abs(case.residual[case.known])
+        counted = sizes[sizes <= case.perhaps]
+        left = max(len(counted) - case.tangent.freedom, 1)
+        noise = max(noise, float(np.sqrt(np.sum(counted**2) / left)))
+    error = noise * case.tangent.error / case.norm
     if error <= case.limit:
         return Finding(error=error)
     said = (
@@ -241,10 +252,12 @@ def predicts_hold_out(case: Case) -> Finding:
     """A fit without a part of the data must predict that part as well as it explains the rest."""
     if case.exact or case.predict is None:
         return PASSED
-    found, wanted = case.predict(), float(np.mean(case.used[case.known]))
-    judged = found.hidden & (found.spread <= constants.BULK)
+    found, telling = case.predict(), _telling(case)
+    wanted = float(np.mean(case.used[telling]))
+    hidden = found.hidden & telling
+    judged = hidden & (found.spread <= constants.BULK)
     count = int(judged.sum())
-    if count <= found.hidden.sum() / 2:
+    if count <= hidden.sum() / 2:
         return _objected("most observations cannot be predicted from the others")
     sizes = np.abs(found.residual[judged]) / found.spread[judged]
     share = float(np.mean(sizes <= case.level))

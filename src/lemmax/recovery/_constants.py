@@ -40,9 +40,6 @@ ALL_RANKS = 12
 # Terms smaller than the previous one by this factor may be superfluous; the fit without them is
 # tried first, which saves a fifth of the time.
 GAP = 3.0
-# With fewer observations per degree of freedom, lower ranks are tried before a noisy fit is
-# certified: at the bound there are points that fit better than the truth.
-ENOUGH = 2.5
 
 # --- Noise (`_select`).
 # The largest residual of the bulk, in standard deviations; also the largest standard deviation of a

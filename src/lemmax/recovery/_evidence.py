@@ -30,10 +30,10 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
         return Certificate.of_nothing(facts.known, fitted.freedom, said)
-    exact, residual = facts.vanishes(fitted.residual), fitted.residual
-    used = facts.known & (np.abs(residual) <= facts.zero) if exact else fitted.used
+    exact, residual, used = facts.vanishes(fitted.residual), fitted.residual, fitted.used
     noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
     level = facts.zero if exact else constants.BULK * fitted.scale
+    perhaps = constants.BULK * level
     case = Case(
         exact=exact,
         residual=residual,
@@ -43,13 +43,14 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
         used=used,
         noise=noise,
         level=level,
+        perhaps=perhaps,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
         predict=predict,
     )
     if fitted.map.ranked is not None:
         rest = left_over if facts.entrywise else left_over_of_measurements
-        case = case._replace(left_over=functools.partial(rest, facts, residual, level))
+        case = case._replace(left_over=functools.partial(rest, facts, residual, perhaps))
     terms = fitted.map.terms(fitted.x) if facts.entrywise and facts.robust else None
     return certified(case if terms is None else _with_lines(case, facts, *terms))
 

@@ -28,6 +28,8 @@ class FactorStart(NamedTuple):
     rank: int
     sweeps: int
     interrupted: bool
+    residual: np.ndarray | None = None
+    """Of a point that is a fit already."""
 
 
 class Entries(NamedTuple):
@@ -61,25 +63,32 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
     map = problem.map.ranked
     assert map is not None
     assert map.shape is not None
+
+    def padded(found: FactorStart) -> FactorStart:
+        missing = ((0, 0), (0, map.rank - found.rank))
+        return found._replace(x=jax.tree.map(lambda factor: np.pad(factor, missing), found.x))
+
+    if len(map.shape) == 2 and not map.symmetric:
+        fit = fit_low_rank(problem, seed, watch)
+        start = FactorStart(fit.x, fit.rank, fit.sweeps, fit.interrupted, fit.residual)
+        yield padded(start)
+        return
     if math.prod(map.shape) > max(problem.data.size, constants.LARGE):
         return
     entries = Entries(problem, map, *_as_array(problem, map.shape), seed, watch)
     kinds = (_semidefinite,) if len(map.shape) == 2 else (_unfolded, _tensor)
     for found in filter(None, (kind(entries) for kind in kinds)):
-        nothing = not any(np.any(factor) for factor in jax.tree.leaves(found.x))
-        if nothing and not found.interrupted:
-            continue
-        missing = ((0, 0), (0, map.rank - found.rank))
-        yield found._replace(x=jax.tree.map(lambda factor, m=missing: np.pad(factor, m), found.x))
+        if found.interrupted or any(np.any(factor) for factor in jax.tree.leaves(found.x)):
+            yield padded(found)
 
 
 def _semidefinite(entries: Entries) -> FactorStart:
     """The symmetric, positive part of a low-rank table."""
     found = entries.table(entries.map.rank)
-    rank, (left, right) = found.map.rank, found.x
-    spectrum = project_psd(left @ right.T, rank, noisy=False).parts
+    left, right = found.x
+    spectrum = project_psd(left @ right.T, found.rank, noisy=False).parts
     x = spectrum.left * np.sqrt(spectrum.values)
-    return FactorStart(x, rank, found.steps, found.interrupted)
+    return FactorStart(x, found.rank, found.sweeps, found.interrupted)
 
 
 def _unfolded(entries: Entries) -> FactorStart | None:
@@ -99,7 +108,7 @@ def _unfolded(entries: Entries) -> FactorStart | None:
         return None
     found = entries.table(bound, flat)
     left, right = found.x
-    matrix, rank = left @ right.T, found.map.rank
+    matrix, rank = left @ right.T, found.rank
     if not (found.exact or found.interrupted) or not np.any(matrix):
         return None
     # Short columns with many wrong entries may be anything: the other modes determine them.
@@ -117,7 +126,7 @@ def _unfolded(entries: Entries) -> FactorStart | None:
     tucker = core_from_entries(folded(matrix), folded(lost), rank, symmetric=symmetric, rng=rng)
     if tucker is None:
         return None
-    return FactorStart(entries.parameters(tucker, rank), rank, found.steps, found.interrupted)
+    return FactorStart(entries.parameters(tucker, rank), rank, found.sweeps, found.interrupted)
 
 
 def _tensor(entries: Entries) -> FactorStart:

@@ -82,9 +82,10 @@ class Facts:
         """
         return self.known & (np.abs(residual) <= math.sqrt(self.rounding * self.scale))
 
-    def cut(self, x: Parameters, rank: int) -> Parameters:
+    def cut(self, x: Parameters, rank: int | None) -> Parameters:
         """The leading terms of x, padded with zeros so that no new shape is compiled."""
-        assert self.ranked is not None
+        if self.ranked is None or rank is None or rank >= self.ranked.rank:
+            return x
         return self.ranked.truncate(x, rank, np.random.default_rng(0))
 
     def own(self, x: Parameters, rank: int | None) -> tuple[AbstractMap, Parameters]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse.linalg import svds
 
-from .._terms import Components, leading_vectors, multiplied, unfolded
+from .._terms import leading_vectors, multiplied, unfolded
 from ..init._start import Observations
 from ..points import KruskalPoint
 from . import _constants as constants
@@ -21,10 +21,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 def left_over(facts: Facts, residual: np.ndarray, level: float) -> float:
-    """The norm of what stands out of the noise in the residuals of entries up to a level.
-
-    Components that live on a few rows are the outliers of those.
-    """
+    """The norm of what stands out of the noise in the residuals of entries up to a level."""
     used, shape = facts.known & (np.abs(residual) <= level), facts.operator.point_shape
     if shape is None:
         rest = np.where(used, residual, 0.0)
@@ -40,13 +37,10 @@ def left_over(facts: Facts, residual: np.ndarray, level: float) -> float:
     for mode in range(rest.ndim if rest.ndim > 2 else 1):
         matrix = unfolded(rest, mode)
         matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
-        by_chance = _by_chance(rng, matrix, _largest)
-        values, left = _leading(matrix)
-        standing = values > max(by_chance, _TINY)
-        values, left = values[standing], left[:, standing]
-        found = Components(left, values, matrix.T @ left / values)
+        by_chance = _by_chance(rng, matrix, lambda signed: float(np.max(_singular_values(signed))))
+        values = _singular_values(matrix)
         # What is seen of a component is the share of it that is observed.
-        norms.append(float(np.linalg.norm(values[found.spread()])) / share)
+        norms.append(float(np.linalg.norm(values[values > by_chance])) / share)
     return max(norms)
 
 
@@ -76,21 +70,12 @@ def _by_chance(
     return (1 + margin) * max(largest(residual * sign) for sign in signs)
 
 
-def _leading(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and left vectors: all of a short matrix, a few of a long one."""
+def _singular_values(matrix: np.ndarray) -> np.ndarray:
+    """All singular values of a short matrix, the largest of a long one."""
     if len(matrix) ** 3 <= constants.LARGE:
-        squares, left = np.linalg.eigh(matrix @ matrix.T)
-        return np.sqrt(np.maximum(squares, 0)), left
-    left, values, _ = svds(matrix, k=constants.FEW, v0=np.ones(len(matrix)))
-    return np.asarray(values), np.asarray(left)
-
-
-def _largest(matrix: np.ndarray) -> float:
-    """The largest singular value."""
-    if len(matrix) ** 3 <= constants.LARGE:
-        return float(np.sqrt(max(np.linalg.eigvalsh(matrix @ matrix.T)[-1], 0.0)))
-    values = svds(matrix, k=1, v0=np.ones(len(matrix)), return_singular_vectors=False)
-    return float(np.asarray(values)[0])
+        return np.sqrt(np.maximum(np.linalg.eigvalsh(matrix @ matrix.T), 0))
+    start = np.ones(len(matrix))
+    return np.asarray(svds(matrix, k=constants.FEW, v0=start, return_singular_vectors=False))
 
 
 def _leading_term(array: np.ndarray) -> tuple[KruskalPoint, float]:

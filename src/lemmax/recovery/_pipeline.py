@@ -7,7 +7,6 @@ import numpy as np
 
 from .._dtype import cast_floats
 from .._typing import Parameters
-from ..maps import AbstractMap
 from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Stopped
@@ -17,16 +16,13 @@ from ._facts import Facts, Watch, convincing_observations
 from ._hold_out import Predictions, predictions, spread
 from ._propose import Candidate, methods_for, propose
 from ._refine import approach, refit
-from ._select import Fitted, nested_ranks
+from ._select import Fitted, judged, nested_ranks
 
 
 class Answer(NamedTuple):
     """A point and its verdict."""
 
-    map: AbstractMap
-    x: Parameters
-    residual: np.ndarray
-    sizes: np.ndarray | None
+    fitted: Fitted
     certificate: Certificate
     interrupted: bool = False
 
@@ -49,9 +45,10 @@ class Search:
             if self.facts.latest is None:
                 raise
             x, rank, residual = self.facts.latest
-            freedom, sizes = self.facts.freedom(x, rank), self.facts.map.term_sizes(x)
+            freedom = self.facts.freedom(x, rank)
+            fitted = judged(self.facts, *self.facts.own(x, rank), residual, freedom)
             verdict = Certificate.of_nothing(self.facts.known, freedom, "the search was stopped")
-            return Answer(*self.facts.own(x, rank), residual, sizes, verdict, interrupted=True)
+            return Answer(fitted, verdict, interrupted=True)
 
     def _run(self) -> Answer:
         best: Fitted | None = None
@@ -102,7 +99,7 @@ class Search:
     def _certified(self, best: Fitted) -> Answer:
         verdict = certify(self.facts, best, lambda: self._predictions(best))
         x = cast_floats(best.x, self.facts.problem.data.dtype)
-        return Answer(best.map, x, best.residual, best.sizes, verdict)
+        return Answer(best._replace(x=x), verdict)
 
     def _predictions(self, best: Fitted) -> Predictions:
         """By fits from scratch of the same rank."""
@@ -121,7 +118,7 @@ class Search:
         start = next(propose(part, self.x0, self.seed, 0))
         fitted = start.fitted
         if fitted is None:
-            x = start.x if rank is None else part.cut(start.x, rank)
+            x = part.cut(start.x, rank)
             method: AbstractMethod | None = None
             if start.method is not None:
                 method = methods_for(part, x)[-1]

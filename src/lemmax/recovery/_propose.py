@@ -8,12 +8,10 @@ from ..init import spectral
 from ..init._random import random_starts_like
 from ..methods import AbstractMethod
 from ..status import Stopped
-from . import _constants as constants
 from ._factor_start import factor_starts
 from ._facts import Facts, convincing_observations
 from ._refine import LMM, PROX_LINEAR
 from ._select import Fitted, judged, lower_ranks
-from ._tables import fit_low_rank
 
 
 class Candidate(NamedTuple):
@@ -45,66 +43,51 @@ def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[C
     rank = None if facts.ranked is None else facts.ranked.largest_rank
 
     def candidates(x: Parameters) -> Iterator[Candidate]:
-        if facts.ranked is not None and rank is not None and rank < facts.ranked.rank:
-            x = facts.cut(x, rank)
+        x = facts.cut(x, rank)
         for method in methods_for(facts, x):
             yield Candidate(x, rank, method)
 
     yield from candidates(x0)
-    if is_tensor(facts) and facts.ranked is not None:
+    if is_tensor(facts):
         yield from candidates(_spectral(facts, seed))
     for x in random_starts_like(facts.map, x0, restarts, seed):
         yield from candidates(x)
 
 
 def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
-    """The factor model's points, near enough for least squares."""
-    assert facts.ranked is not None
-    if len(facts.ranked.shape or ()) == 2 and not facts.ranked.symmetric:
-        found = fit_low_rank(facts.problem, seed, facts.watch)
-        facts.steps += found.steps
-        facts.passes += 2 * found.steps
-        if found.interrupted:
-            facts.latest = found.x, found.map.rank, found.residual
-            raise Stopped
-        fitted = judged(facts, found.map, found.x, found.residual, found.map.degrees_of_freedom)
-        yield Candidate(found.x, found.map.rank, conclusive=True, fitted=fitted)
-        return
+    """The factor model's points: fits, or near enough for least squares."""
     nothing = True
-    for start in factor_starts(facts.problem, seed, facts.watch):
-        facts.steps += start.sweeps
-        facts.passes += 2 * start.sweeps
-        if start.interrupted:
-            facts.latest = start.x, start.rank, facts.residual(start.x)
+    for x, rank, sweeps, interrupted, residual in factor_starts(facts.problem, seed, facts.watch):
+        facts.steps += sweeps
+        facts.passes += 2 * sweeps
+        if interrupted:
+            facts.latest = x, rank, facts.residual(x) if residual is None else residual
             raise Stopped
-        nothing = False
-        yield Candidate(start.x, start.rank, conclusive=True)
+        nothing, fitted = False, None
+        if residual is not None:
+            fitted = judged(facts, *facts.own(x, rank), residual, facts.freedom(x, rank))
+        yield Candidate(x, rank, conclusive=True, fitted=fitted)
     if nothing:
         yield from _from_measurements(facts, seed, restarts)
 
 
 def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
     """A spectral start with as many terms as the bound allows, then with fewer."""
-    x, map = _spectral(facts, seed), facts.ranked
-    if map is None:
-        methods = methods_for(facts, x)
-        for method in methods:
-            yield Candidate(x, None, method, conclusive=method is methods[-1])
-        return
-    bound = map.largest_rank
-    enough = facts.count >= constants.ENOUGH * map.with_rank(bound).degrees_of_freedom
-    ranks = [
-        rank
-        for rank in (bound, *lower_ranks(bound))
-        if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= facts.count
-    ]
+    x, map, bound = _spectral(facts, seed), facts.ranked, None
+    ranks: list[int | None] = [None]
+    if map is not None:
+        bound = map.largest_rank
+        ranks = [
+            rank
+            for rank in (bound, *lower_ranks(bound))
+            if convincing_observations(map.with_rank(rank).degrees_of_freedom) <= facts.count
+        ] or [1]
     methods = methods_for(facts, x)
     for method in methods:
-        for rank in ranks or [1]:
-            here = x if rank == map.rank else facts.cut(x, rank)
-            # With enough data, lower ranks cannot improve on a noisy fit at the bound.
-            conclusive = enough and rank == bound and method is methods[-1]
-            yield Candidate(here, rank, method, conclusive)
+        for rank in ranks:
+            # A noisy fit with all terms, and what is left of it with fewer, is worth a verdict.
+            conclusive = rank == bound and method is methods[-1]
+            yield Candidate(facts.cut(x, rank), rank, method, conclusive)
     if is_tensor(facts):  # tensors have local minima
         for k in range(1, restarts + 1):
             yield Candidate(_spectral(facts, seed + k), bound, methods[0])
@@ -118,8 +101,8 @@ def methods_for(facts: Facts, x: Parameters) -> list[AbstractMethod | None]:
 
 
 def is_tensor(facts: Facts) -> bool:
-    """Whether the points have more than two modes."""
-    return len(facts.map.shape or ()) > 2
+    """Whether the points are sums of terms with more than two modes."""
+    return facts.ranked is not None and len(facts.map.shape or ()) > 2
 
 
 def _spectral(facts: Facts, seed: int) -> Parameters:

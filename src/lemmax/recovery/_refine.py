@@ -157,10 +157,6 @@ def _least_squares(
     """The step to the minimum of the linearised weighted squares, as a function of the damping."""
     problem, dtype = facts.problem, facts.problem.data.dtype
     at, counted = jax.device_put((np.asarray(residual, dtype), np.asarray(weights, dtype)))
-    complete = facts.entrywise and facts.operator.point_shape is None
-    if complete and np.min(weights) == np.max(weights):
-        facts.passes += 1
-        return lambda damping: _step_of_all(problem, x, at, np.asarray(damping, dtype))
     if facts.has_small_jacobian(x):
         facts.passes += 1
         parts = _normal_equations(problem, x, at, counted)
@@ -204,29 +200,14 @@ def _solved(
 
 
 @compiled
-def _step_of_all(
-    problem: Composite, x: Parameters, residual: Array, damping: RealLike
-) -> Parameters:
-    """The same if all entries have equal weights: B'B is J'J, which the map inverts."""
-    covector = problem.operator.adjoint(residual)
-    direction = problem.map.direction(x, _shift(x, damping), covector)
-    return jax.tree.map(jnp.subtract, x, direction)
-
-
-def _shift(x: Parameters, damping: RealLike) -> Array:
-    """The damping in units of J'J, whose mean eigenvalue is about ``|x|^2 / size``."""
-    return jnp.maximum(damping, constants.LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
-
-
-@compiled
 def _step_by_products(
     problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
 ) -> Parameters:
     """The same without B, by conjugate gradients preconditioned by J'J."""
     operator, map = problem.operator, problem.map
-    # B'WB is about this gain of the operator times J'J.
+    # B'WB is about this gain of the operator times J'J, with a mean eigenvalue of |x|^2 / size.
     gain = jnp.sum(weights * (residual + problem.data) ** 2) / map(x).norm() ** 2
-    shift = _shift(x, damping)
+    shift = jnp.maximum(damping, constants.LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
 
     def back(observations: Array) -> Parameters:
         return map.vjp(x, operator.adjoint(weights * observations))

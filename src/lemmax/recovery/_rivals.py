@@ -64,13 +64,15 @@ def contested(
             matrix, wanted, wins = others[across[here]], values[here], hits[row] - slack
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
-            if wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, rank):
-                # The best fit to noise does as well; fits through a few entries do not find it.
+            unknown = wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, rank)
+            if unknown:  # the best fit to noise does as well, which no few entries lead to
                 rivals, agree = np.zeros((1, rank)), np.array([wins])
             away = (rivals[agree >= wins] - rows[row]) @ others.T
             if np.max(np.abs(away), initial=0.0) > 2 * tolerance:  # else it is the same fit
                 found.append(int(row))
-                total += float(np.max(np.sum(away**2, axis=1)))
+                farthest = float(np.max(np.sum(away**2, axis=1)))
+                # Nor is the size of an unknown row known: it may be that of the others.
+                total += max(farthest, float(np.mean(np.sum(rows**2, axis=1))) * unknown)
     return math.sqrt(total), which
 
 

@@ -31,8 +31,6 @@ class Unit(NamedTuple):
 
     def divide(self, problem: Composite) -> Composite:
         """The problem in these units."""
-        if self.data == 1:
-            return problem
         return eqx.tree_at(lambda p: p.data, problem, problem.data / self.data)
 
     def divide_parameters(self, x: Parameters | None) -> Parameters | None:
@@ -41,12 +39,11 @@ class Unit(NamedTuple):
 
     def restore(self, answer: Answer) -> Answer:
         """The answer in the units of the original problem."""
-        if self.data == 1:
-            return answer
-        certificate = answer.certificate
-        return answer._replace(
-            x=jax.tree.map(lambda leaf: leaf * self.parameters, answer.x),
-            residual=answer.residual * self.data,
-            sizes=None if answer.sizes is None else answer.sizes * self.data,
-            certificate=certificate._replace(noise=certificate.noise * self.data),
+        fitted, certificate = answer.fitted, answer.certificate
+        fitted = fitted._replace(
+            x=jax.tree.map(lambda leaf: leaf * self.parameters, fitted.x),
+            residual=fitted.residual * self.data,
+            sizes=None if fitted.sizes is None else fitted.sizes * self.data,
         )
+        certificate = certificate._replace(noise=certificate.noise * self.data)
+        return answer._replace(fitted=fitted, certificate=certificate)

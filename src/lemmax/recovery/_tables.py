@@ -6,97 +6,102 @@ import numpy as np
 
 from ..factor import Options, fit_entries, fit_table
 from ..losses import AbstractLoss
-from ..maps import LowRank
 from ..problem import Composite
 from ._facts import Facts, Watch
-from ._select import bulk_of, schwarz
+from ._select import judged
 
 
 class TableFit(NamedTuple):
     """A low-rank matrix that fits most of its observed entries."""
 
-    map: LowRank
-    """Of the rank that was found; of rank 1 with zero factors if that is 0."""
     x: tuple[np.ndarray, np.ndarray]
-    """Balanced factors."""
+    """Balanced factors; one column of zeros if the rank is 0."""
     residual: np.ndarray
-    steps: int
+    sweeps: int
     exact: bool
     """Whether hold-out entries are predicted up to rounding errors."""
     interrupted: bool
 
+    @property
+    def rank(self) -> int:
+        """The number of columns of the factors."""
+        return self.x[0].shape[1]
+
 
 def fit_low_rank(problem: Composite, seed: int, watch: Watch) -> TableFit:
     """Fit a table or a list of entries, without location and effects."""
-    dims = problem.map.shape
-    assert problem.map.ranked is not None
-    assert dims is not None
-    assert len(dims) == 2
-    options = Options(
-        most=problem.map.ranked.rank,
-        robust=problem.loss.robust,
-        common=True,
-        centred=False,
-        seed=seed,
-    )
-    found = _factors(problem, dims, options, watch)
-    if found.rank and not (found.exact or found.interrupted):
+    ranked, robust = problem.map.ranked, problem.loss.robust
+    assert ranked is not None
+    options = Options(most=ranked.rank, robust=robust, common=True, centred=False, seed=seed)
+    found = _fitted(problem, options, watch)
+    if not (found.exact or found.interrupted):
         # Shrinkage makes surplus components harmless to the point, but not to its rank.
         rank = _best_rank(problem, found)
         if rank < found.rank:
-            again = _factors(problem, dims, options._replace(components=rank), watch)
-            found = found if again.interrupted else again
-    kept = LowRank(dims, max(1, found.rank))
-    x = found.balanced(kept.rank)
-    residual = _residual(problem, x)
-    return TableFit(kept, x, residual, found.sweeps, found.exact, found.interrupted)
+            again = _fitted(problem, options._replace(components=rank), watch)
+            return found if again.interrupted else again
+    return found
 
 
-class _Factors(NamedTuple):
-    """The components that the factor model has found."""
-
-    left: np.ndarray
-    right: np.ndarray
-    sweeps: int
-    exact: bool
-    interrupted: bool
-
-    @property
-    def rank(self) -> int:
-        return self.left.shape[1]
-
-    def balanced(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Balanced factors of the largest components; zeros if there are none."""
-        if not self.rank:
-            return np.zeros((len(self.left), 1)), np.zeros((len(self.right), 1))
-        (left, first), (right, second) = np.linalg.qr(self.left), np.linalg.qr(self.right)
-        inner_left, sizes, inner_right = np.linalg.svd(first @ second.T)
-        roots = np.sqrt(sizes[:rank])
-        return left @ inner_left[:, :rank] * roots, right @ inner_right[:rank].T * roots
-
-
-def _factors(problem: Composite, dims: tuple[int, int], options: Options, watch: Watch) -> _Factors:
-    """Fit the table, or its transpose if it is wider than long."""
-    operator, data = problem.operator, np.asarray(problem.data, np.float64)
-    weights, wide = precisions(problem.loss, data.shape), dims[0] < dims[1]
+def _fitted(problem: Composite, options: Options, watch: Watch) -> TableFit:
+    """The factor model of a table, or of its transpose if it is wider than long."""
+    dims, operator, data = problem.map.shape, problem.operator, _values(problem)
+    assert dims is not None
+    assert len(dims) == 2
+    wide, weights = dims[0] < dims[1], precisions(problem.loss, data.shape)
 
     def callback(stage: str, sweep: int, noise: float) -> bool:
         return watch("factor model", sweep, noise)
 
     if operator.point_shape is not None:
-        rows, columns = operator.places(np.ones(data.shape, bool))
-        if wide:
-            rows, columns = columns, rows
+        places = operator.places(np.ones(data.shape, bool))
+        rows, columns = places[::-1] if wide else places
         # A repeated value is one observation: a copy in the hold-out set would test nothing.
-        rows, columns, data, weights = _without_copies(rows, columns, data, weights)
+        rows, columns, values, weights = _without_copies(rows, columns, data, weights)
         shape = max(dims), min(dims)
-        found, _ = fit_entries(rows, columns, data, shape, weights, options, callback=callback)
+        found, _ = fit_entries(rows, columns, values, shape, weights, options, callback=callback)
     else:
         table = np.where(weights > 0, data, np.nan)
         table, weights = (table.T, weights.T) if wide else (table, weights)
         found = fit_table(table, weights, options, callback=callback)
-    factors = (found.loadings, found.scores) if wide else (found.scores, found.loadings)
-    return _Factors(*factors, found.sweeps, found.exact, found.interrupted)
+    x = _balanced(*(found.loadings, found.scores) if wide else (found.scores, found.loadings))
+    return TableFit(x, _residual(problem, x), found.sweeps, found.exact, found.interrupted)
+
+
+def _best_rank(problem: Composite, found: TableFit) -> int:
+    """The number of components with the smallest Schwarz criterion."""
+    facts, criteria = Facts(problem, lambda *_: False), []
+    for rank in range(1, found.rank + 1):
+        residual = _residual(problem, tuple(factor[:, :rank] for factor in found.x))
+        criteria.append(
+            judged(
+                facts, *facts.own(found.x, rank), residual, facts.freedom(found.x, rank)
+            ).criterion
+        )
+    return 1 + int(np.argmin(criteria))
+
+
+def _values(problem: Composite) -> np.ndarray:
+    return np.asarray(problem.data, np.float64)
+
+
+def _residual(problem: Composite, x: tuple[np.ndarray, ...]) -> np.ndarray:
+    left, right = x
+    data = _values(problem)
+    if problem.operator.point_shape is None:
+        return left @ right.T - data
+    rows, columns = problem.operator.places(np.ones(data.shape, bool))
+    return np.einsum("ij,ij->i", left[rows], right[columns]) - data
+
+
+def _balanced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Factors of the same matrix with orthogonal columns of equal norms."""
+    if not left.shape[1]:
+        return np.zeros((len(left), 1)), np.zeros((len(right), 1))
+    (left, first), (right, second) = np.linalg.qr(left), np.linalg.qr(right)
+    inner_left, sizes, inner_right = np.linalg.svd(first @ second.T)
+    roots = np.sqrt(sizes)
+    return left @ inner_left * roots, right @ inner_right.T * roots
 
 
 def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -119,24 +124,3 @@ def precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
     weights = weights**2 if loss.robust else weights
     positive = weights[weights > 0]
     return weights / np.median(positive) if len(positive) else weights
-
-
-def _best_rank(problem: Composite, found: _Factors) -> int:
-    """The number of components with the smallest Schwarz criterion."""
-    facts, dims = Facts(problem, lambda *_: False), (len(found.left), len(found.right))
-    criteria = []
-    for rank in range(1, found.rank + 1):
-        residual = _residual(problem, found.balanced(rank))
-        freedom = LowRank(dims, rank).degrees_of_freedom
-        used, scale = bulk_of(residual, facts.known, freedom, facts.robust)
-        criteria.append(schwarz(facts, residual, used, scale, freedom))
-    return 1 + int(np.argmin(criteria))
-
-
-def _residual(problem: Composite, x: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    left, right = x
-    data = np.asarray(problem.data, np.float64)
-    if problem.operator.point_shape is not None:
-        rows, columns = problem.operator.places(np.ones(data.shape, bool))
-        return np.einsum("ij,ij->i", left[rows], right[columns]) - data
-    return left @ right.T - data

@@ -132,12 +132,11 @@ def recover(
             search = Search(unit.divide(problem), start, seed, restarts, watch)
             answer = unit.restore(search.run())
             if progress:
-                report(_BAR, float(np.median(np.abs(answer.residual))))
-        point = answer.map(jax.tree.map(jnp.asarray, answer.x))
+                report(_BAR, float(np.median(np.abs(answer.fitted.residual))))
+        x = answer.fitted.x
+        point = answer.fitted.map(jax.tree.map(jnp.asarray, x))
         if gives_numpy:
-            point, x = to_numpy((point, answer.x))
-        else:
-            x = answer.x
+            point, x = to_numpy((point, x))
     seconds = time.perf_counter() - began
     return _as_recovery(problem, answer, point, x, search, seconds)
 
@@ -190,7 +189,7 @@ def _as_recovery(
     search: Search,
     seconds: float,
 ) -> Recovery:
-    certificate = answer.certificate
+    fitted, certificate = answer.fitted, answer.certificate
     known, shape = problem.weights > 0, problem.data.shape
     # After an interruption the outliers are not known.
     outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
@@ -198,16 +197,16 @@ def _as_recovery(
     wrong = len(outliers[0]) / count
     bound = None if problem.map.ranked is None else problem.map.ranked.rank
     held = certificate.holds
-    needed = needed_observations(answer.map if held else problem.map, certificate.freedom, wrong)
+    needed = needed_observations(fitted.map if held else problem.map, certificate.freedom, wrong)
     return Recovery(
         point=point,
         x=x,
-        map=answer.map,
+        map=fitted.map,
         status=_status(answer, certificate, count < needed),
         rank=_rank(answer),
         rank_bound=bound,
-        sizes=answer.sizes,
-        residual=np.where(known, answer.residual, np.nan),
+        sizes=fitted.sizes,
+        residual=np.where(known, fitted.residual, np.nan),
         outliers=outliers[0] if len(shape) == 1 else outliers,
         noise=float("nan") if answer.interrupted else certificate.noise,
         expected_error=certificate.error,
@@ -227,7 +226,7 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
     if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
     known = problem.weights > 0
-    bulk, _ = bulk_of(answer.residual, known, answer.certificate.freedom, robust=True)
+    bulk, _ = bulk_of(answer.fitted.residual, known, answer.certificate.freedom, robust=True)
     if np.all(bulk[known]):
         return []
     said = "a few residuals are far larger than the others, like gross errors: use L1()"
@@ -235,11 +234,10 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
 
 
 def _rank(answer: Answer) -> int | None:
-    if answer.map.ranked is not None:
-        return (
-            answer.map.ranked.rank if any(np.any(leaf) for leaf in jax.tree.leaves(answer.x)) else 0
-        )
-    sizes = answer.map.term_sizes(answer.x)
+    map, x = answer.fitted.map, answer.fitted.x
+    if map.ranked is not None:
+        return map.ranked.rank if any(np.any(leaf) for leaf in jax.tree.leaves(x)) else 0
+    sizes = map.term_sizes(x)
     if sizes is None:
         return None
     # Terms above their share of the expected error.
