@@ -226,3 +226,19 @@ def test_exact_tensors_of_any_unit(scale):
     assert model.outliers_.nnz == wrong.sum()
     lower, upper = model.predict_interval(0.9)
     assert np.all((lower <= scale * truth) & (scale * truth <= upper))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_noise_as_large_as_the_signal_is_no_failure(seed):
+    """Half of the variance cannot be predicted; what can be is, with intervals that cover."""
+    rng = np.random.default_rng(seed)
+    factors = [rng.standard_normal((size, 3)) for size in (20, 15, 10)]
+    truth = np.einsum("ir,jr,kr->ijk", *factors)
+    truth /= np.std(truth)
+    data = truth + rng.standard_normal(truth.shape)
+    hidden, wrong = rng.random(truth.shape) < 0.1, rng.random(truth.shape) < 0.05
+    model = CPDecomposition().fit(np.where(hidden, np.nan, data + 10.0 * wrong))
+    assert model.status_ == "NOISE_LEVEL"
+    assert np.std((model.cleaned_ - truth)[hidden]) < 0.5
+    lower, upper = model.predict_interval(0.9)
+    assert 0.85 < np.mean((lower <= data)[hidden] & (data <= upper)[hidden]) < 0.95

@@ -241,7 +241,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
 
     def _fit(self, X: np.ndarray, weights: np.ndarray | None, observed: Observed, seed: int) -> Fit:
         shape = X.shape
-        map, x0, found = self._map(shape), None, None
+        map, x0, found, noisy = self._map(shape), None, None, None
         options: dict[str, Any] = {"seed": seed, "max_seconds": self.max_seconds}
         if self.fixed:
             map, x0 = self._with_fixed(shape, seed)
@@ -269,6 +269,9 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             found = self._recover(
                 observed.data, map, observed.operator, observed.weights, **options
             )
+            failed = not (found.status.succeeded or interrupted(found))
+            if failed and noisy is not None and noisy.held_out.helps:  # as much noise as signal
+                return Fit(noisy.factors, np.nonzero(noisy.wrong), noisy)
         factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
