@@ -47,6 +47,19 @@ def test_certified_values_at_the_level_of_rounding_errors():
         assert close(fitted.standard_errors, problem.deviations, 2.5)
 
 
+def test_masked_data_are_missing():
+    hidden = np.arange(40) % 5 == 2
+    y = np.ma.array(np.where(hidden, 7.0, DECAY), mask=hidden)
+    masked = lm.fit(decay, y, START, args=(T,))
+    without = lm.fit(decay, np.where(hidden, np.nan, DECAY), START, args=(T,))
+    assert masked.outlier_count == 0
+    assert masked.freedom == 30
+    assert masked.x == without.x
+    assert np.ma.count_masked(y) == 8
+    many = lm.fit_many(decay, np.ma.stack([y, y]), START, args=(T,))
+    assert np.array_equal(many.freedom, [30, 30])
+
+
 @pytest.mark.parametrize("name", ["Misra1a", "Chwirut2", "Thurber", "Gauss1", "MGH10"])
 def test_wrong_data_do_not_count(name):
     problem = problems()[name]
@@ -328,3 +341,15 @@ def test_a_callback_sees_the_search_and_stops_it():
     fitted = lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, np.ones(2), callback=callback)
     assert len(seen) == 1
     assert fitted.status is lm.FitStatus.INTERRUPTED
+
+
+def test_the_title_of_a_fit_has_its_noise_in_units_of_sigma_if_that_is_given():
+    t = np.linspace(0.0, 3.0, 12)
+    y = 2 * t + 0.02 * np.cos(9 * t)
+    plain = lm.fit(lambda x: x[0] * t, y, [1.0])
+    told = lm.fit(lambda x: x[0] * t, y, [1.0], sigma=0.01)
+    titles = [lm.plots.fit(each, t).axes[0].get_title() for each in (plain, told)]
+    assert titles == [
+        f"FITTED, noise {plain.noise:.3g}",
+        f"FITTED, noise {100 * plain.noise:.3g} times sigma",
+    ]

@@ -249,3 +249,12 @@ def test_a_datum_with_leverage_among_many_parameters():
     many = lm.fit_many(lambda x: x @ columns, y, np.zeros(7))
     assert np.all(many.codes == lm.FitStatus.DOUBTFUL)
     assert np.all(lm.fit_many(lambda x: x @ columns[:6], y, np.zeros(6)).succeeded)
+
+
+def test_many_fits_are_drawn_one_by_one():
+    t = np.linspace(0.0, 3.0, 12)
+    y = np.array([[2.0], [3.0]]) * t + 0.02 * np.cos(9 * t)
+    fits = lm.fit_many(lambda x: x[0] * t, y, np.ones(1))
+    with pytest.raises(TypeError, match=r"fits\.one"):
+        lm.plots.fit(fits, t)  # pyright: ignore[reportArgumentType]
+    assert len(lm.plots.fit(fits.one(1), t).axes) == 2

@@ -195,8 +195,10 @@ def start_like(task: Task, start: Any) -> np.ndarray:
 
 
 def numbers(leaf: Any, what: str) -> np.ndarray:
-    """An array of numbers, or a sentence."""
+    """An array of numbers, NaN where it is masked, or a sentence."""
     try:
+        if np.ma.is_masked(leaf):
+            leaf = leaf.astype(np.result_type(leaf, np.float64)).filled(np.nan)
         array = np.asarray(leaf)
         if array.dtype.kind == "O":
             array = array.astype(np.float64)

@@ -53,13 +53,9 @@ def leverages(rows: Any, inverse: Array) -> Array:
     p = inverse.shape[1]
     if not isinstance(rows, list):
         return jnp.einsum("ljn,ljk,lkn->ln", rows[:, :p], inverse, rows[:, :p], precision="highest")
-    total = jnp.zeros_like(rows[0])
-    for j in range(p):
-        half = inverse[:, j, j, None] * rows[j] / 2
-        for k in range(j):
-            half = half + inverse[:, j, k, None] * rows[k]
-        total = total + 2 * half * rows[j]
-    return total
+    columns = jnp.stack(rows[:p], axis=1)
+    products = jnp.sum(inverse[..., None] * columns[:, None], axis=2)
+    return jnp.sum(products * columns, axis=1)
 
 
 def solve(matrix: Array, vector: Array) -> Array:

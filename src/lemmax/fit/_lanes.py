@@ -322,11 +322,11 @@ def _compiled(model: Model) -> _Programs:
 
         return _by_groups(of, groups, state, (state, curves, keep, scale))
 
-    def all_residuals(groups, base, args, x, curves):
+    def all_residuals(_, base, args, x, curves):
         def one(u, curve):
             return residual_of(u, curve.y, curve.inverse, curve.each, base, args)
 
-        return _by_groups(jax.vmap(one), groups, curves.y, (x, curves))
+        return jax.vmap(one)(x, curves)
 
     def largest_leverage(groups, base, args, x, curves, keep, inverse):
         def of(x, curves, keep, inverse):

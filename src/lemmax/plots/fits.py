@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._checks import check_kind
 from .._dtype import x64_context
 from ..fit import Fit, Prediction
 from ._axes import new_figure
@@ -49,6 +50,7 @@ def fit(
     >>> [ax.get_ylabel() for ax in figure.axes]
     ['y', 'residual']
     """
+    check_kind("fitted", fitted, Fit, "the result of fit (of many curves fits.one(7) is one)")
     residual = fitted.residual
     if not isinstance(residual, np.ndarray) or residual.ndim != 1 or np.iscomplexobj(residual):
         raise ValueError("Only fits to one real array with one axis can be plotted.")
@@ -97,7 +99,8 @@ def fit(
     above.set_ylabel(ylabel)
     below.set_ylabel("residual")
     below.set_xlabel(xlabel)
-    above.set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}")
+    units = " times sigma" if fitted.task.sigma is not None else ""
+    above.set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}{units}")
     above.legend()
     return figure
 
