@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from lemmax.cli._outcome import Outcome
-from lemmax.cli._readiness import possible_rank
+from lemmax.cli._requirements import possible_rank
 from tests.commands import refusal_of, run
 
 

@@ -96,7 +96,7 @@ def test_the_large_model_runs_as_pasted(tmp_path):
 
 def test_the_code_that_shows_how_to_extend_runs(capsys):
     blocks = blocks_of("docs/extend.md")
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     # As it is for a user, who has set nothing.
     with (
         jax.enable_x64(False),

@@ -27,7 +27,7 @@ def random_parameters(map, seed=0):
 @pytest.mark.parametrize("map", MAPS, ids=lambda map: type(map).__name__)
 def test_degrees_of_freedom_are_the_rank_of_the_jacobian(map):
     x = random_parameters(map)
-    jacobian = jax.jacobian(lambda u: map(u).dense())(jax.tree.map(jax.numpy.asarray, x))
+    jacobian = jax.jit(jax.jacobian(lambda u: map(u).dense()))(jax.tree.map(jax.numpy.asarray, x))
     size = int(np.prod(map.shape))
     columns = [np.reshape(leaf, (size, -1)) for leaf in jax.tree.leaves(jacobian)]
     rank = np.linalg.matrix_rank(np.concatenate(columns, axis=1))
@@ -72,7 +72,7 @@ def jacobian_of(problem, x):
     def observed(u):
         return problem.operator.measure(problem.map(u))
 
-    columns = jax.tree.leaves(jax.jacobian(observed)(jax.tree.map(jax.numpy.asarray, x)))
+    columns = jax.tree.leaves(jax.jit(jax.jacobian(observed))(jax.tree.map(jax.numpy.asarray, x)))
     return np.concatenate([np.reshape(leaf, (problem.data.size, -1)) for leaf in columns], axis=1)
 
 
@@ -125,7 +125,7 @@ def test_tangents_against_a_dense_computation():
     operator = lm.operators.Dense(rng.standard_normal((40, 5, 5)))
     problem = lm.Composite(lm.losses.L1(), map, np.ones(40), operator)
     used = rng.random(40) < 0.7
-    jacobian = np.reshape(jax.jacobian(lambda u: map(u).dense())(x), (25, 10))
+    jacobian = np.reshape(jax.jit(jax.jacobian(lambda u: map(u).dense()))(x), (25, 10))
     left, s, _ = np.linalg.svd(jacobian, full_matrices=False)
     basis = left[:, s > 1e-9 * s[0]]
     seen = np.reshape(operator.matrix, (40, 25))[used] @ basis

@@ -112,19 +112,20 @@ def test_keyboard_interruption_returns_what_it_has(instance):
 
 
 def test_interruption_is_answered_soon_without_any_callback(instance):
-    many = 2_000_000  # these would take minutes
+    many = 2_000_000
     run(instance, max_steps=many, tol=1e-3)  # compile
-    for delay in (1.0, 4.0, 16.0):
-        timer = threading.Timer(delay, interrupt_main)
-        began = time.perf_counter()
-        timer.start()
-        result = run(instance, max_steps=many, tol=0)
-        assert result.status == lm.Status.INTERRUPTED
-        assert time.perf_counter() - began < delay + 10
-        assert result.steps < many
-        if result.steps > 0:
-            return  # otherwise, on a busy machine, the interrupt came before the first step
-    pytest.fail("no step was taken within 16 seconds")
+    began = time.process_time()  # not the clock: other processes may use the cores
+
+    def interrupt():
+        while time.process_time() < began + 2:
+            time.sleep(0.05)
+        interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    result = run(instance, max_steps=many, tol=0)
+    assert result.status == lm.Status.INTERRUPTED
+    assert time.process_time() - began < 10  # to the end it would be minutes
+    assert 0 < result.steps < many
 
 
 def test_iterate_takes_the_same_steps(instance):

@@ -29,7 +29,9 @@ def system(name):
     made = case.formula(case.x)
     data = jax.tree.map(lambda leaf: leaf + rng.standard_normal(leaf.shape), made)
     flat, unravel = ravel_pytree(case.x)
-    jacobian = np.asarray(jax.jacfwd(lambda u: ravel_pytree(case.formula(unravel(u)))[0])(flat))
+    jacobian = np.asarray(
+        jax.jit(jax.jacfwd(lambda u: ravel_pytree(case.formula(unravel(u)))[0]))(flat)
+    )
     residual = np.asarray(ravel_pytree(made)[0]) - np.asarray(ravel_pytree(data)[0])
     matrix = jacobian.T @ jacobian + DAMPING * np.eye(flat.size)
     return (

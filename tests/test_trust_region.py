@@ -52,7 +52,7 @@ def test_a_step_solves_the_damped_normal_equations(name, loss):
     result = lm.solve(problem(loss), method, START, tol=0, max_steps=1)
     x0, unravel = ravel_pytree(START)
     with jax.enable_x64(True):
-        b = np.asarray(jax.jacfwd(lambda u: curve(unravel(u)))(jnp.asarray(x0)))
+        b = np.asarray(jax.jit(jax.jacfwd(lambda u: curve(unravel(u))))(jnp.asarray(x0)))
         r = np.asarray(curve(START)) - observations()
         w = np.asarray(jax.grad(loss.value)(jnp.asarray(r))) / r
     d = np.linalg.norm(np.sqrt(w / np.max(w))[:, None] * b, axis=0)

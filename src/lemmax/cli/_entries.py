@@ -11,8 +11,8 @@ from .._columns import as_numbers, listed_cells
 from ._answers import INTERVAL, LEVEL, WRONG
 from ._files import Refusal
 from ._outcome import Outcome, shortest
-from ._readiness import counted
 from ._reading import read_columns, split_names
+from ._requirements import counted
 
 _UNKNOWN = -1
 _BASIS = {

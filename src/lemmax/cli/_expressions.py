@@ -165,8 +165,8 @@ def _unreadable(text: str, right: str) -> str:
     if words:
         return f"{words[0]} cannot be a name in a model, unless quoted: '{words[0]}'."
     if right.count("(") != right.count(")"):
-        more = "(" if right.count("(") > right.count(")") else ")"
-        return f"The brackets of the model do not match: there are more {more} than others."
+        more, fewer = "()" if right.count("(") > right.count(")") else ")("
+        return f"The brackets of the model do not match: there are more {more} than {fewer}."
     product = _PRODUCT.search(right)
     if product:
         return f"A product is written with *; in {product[0]!r} one is missing."

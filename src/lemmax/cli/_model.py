@@ -198,7 +198,7 @@ def _used(
     unused = [name for name in start if name not in expression.names]
     if unused:
         hint = similar(unused[0], [n for n in expression.names if n not in start])
-        raise Refusal(f"--start names {', '.join(unused)}, which are not in the model.{hint}")
+        raise Refusal(f"Not in the model, but in --start: {', '.join(unused)}.{hint}")
     if not start:
         raise Refusal(
             f"The model {expression.text!r} has no parameters: names that are not columns, with a "

@@ -29,14 +29,14 @@ from ._options import (
     loss_of,
 )
 from ._outcome import Outcome, refusing
-from ._readiness import (
+from ._reading import TableFile, as_dense, columns_of_list, read_table
+from ._requirements import (
     note_likely_list,
     note_reading,
     possible_rank,
     require_columns,
     require_values,
 )
-from ._reading import TableFile, as_dense, columns_of_list, read_table
 
 _FACTORS = ("row factors", "column factors")
 

@@ -17,8 +17,8 @@ from ._files import Refusal
 from ._model import FitRequest, ask
 from ._options import Header, Kept, Labels, MaxSeconds, Member, Out
 from ._outcome import Outcome, listed, refusing, shortest
-from ._readiness import contents, counted
 from ._reading import TableFile, as_dense, read_table
+from ._requirements import contents, counted
 
 # Number of outliers listed on the page.
 _SHOWN = 200

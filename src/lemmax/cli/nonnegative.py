@@ -13,8 +13,8 @@ from .. import page, plots
 from ._files import Refusal
 from ._options import Out
 from ._outcome import Outcome, refusing
-from ._readiness import contents, counted, require_all_values
 from ._reading import TableFile, read_table
+from ._requirements import contents, counted, require_all_values
 
 # Allowed ratio of the root mean square to that of Gaussian noise with the same median.
 _HEAVY_TAILS = 3.0

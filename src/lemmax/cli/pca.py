@@ -27,14 +27,14 @@ from ._options import (
     loss_of,
 )
 from ._outcome import Outcome, refusing
-from ._readiness import (
+from ._reading import TableFile, as_dense, read_table
+from ._requirements import (
     note_reading,
     possible_rank,
     require_columns,
     require_rows,
     require_values,
 )
-from ._reading import TableFile, as_dense, read_table
 
 # Number of cells that are hidden and predicted, for a plot.
 _HIDDEN = 300

@@ -13,7 +13,7 @@ from ._arrays import is_array, read_array
 from ._files import Refusal
 from ._options import Kept, Member, Out, Seed, Squared, doubt_of, loss_of
 from ._outcome import Outcome, refusing
-from ._readiness import missing, possible_rank
+from ._requirements import missing, possible_rank
 
 
 def cp(
