@@ -191,7 +191,7 @@ def test_a_wrong_row_beside_known_factors_is_no_exact_answer(right):
     if right:
         data[-1] = np.einsum("a,ja,ka->jk", free[-1], *factors[1:])
     facts = Facts(lm.Composite(lm.losses.L1(), map, data), never)
-    fitted = judged(facts, map, (free,), facts.residual((free,)), free.size)
+    fitted = judged(facts, (free,), None, facts.residual((free,)))
     assert facts.vanishes(fitted.residual)
     certificate = certify(facts, fitted, lambda: pytest.fail("exact data predict nothing"))
     assert certificate.holds == right

@@ -44,10 +44,9 @@ class Search:
         except (Stopped, KeyboardInterrupt):
             if self.facts.latest is None:
                 raise
-            x, rank, residual = self.facts.latest
-            freedom = self.facts.freedom(x, rank)
-            fitted = judged(self.facts, *self.facts.own(x, rank), residual, freedom)
-            verdict = Certificate.of_nothing(self.facts.known, freedom, "the search was stopped")
+            fitted = judged(self.facts, *self.facts.latest)
+            said = "the search was stopped"
+            verdict = Certificate.of_nothing(self.facts.known, fitted.freedom, said)
             return Answer(fitted, verdict, interrupted=True)
 
     def _run(self) -> Answer:
@@ -72,18 +71,17 @@ class Search:
             return
         facts, rank, method = self.facts, candidate.rank, candidate.method
         x = approach(facts, method, candidate.x, rank)
-        sizes = facts.map.term_sizes(x)
-        if facts.ranked is None or rank is None or sizes is None:
-            yield refit(facts, method, x, rank)._replace(sizes=sizes)
+        if facts.ranked is None or rank is None:
+            yield refit(facts, method, x, rank)
             return
-        sizes = sizes[:rank]
+        sizes = facts.ranked.term_sizes(x)[:rank]
         for fewer in nested_ranks(sizes, superfluous=method is not None):
             too_many = convincing_observations(facts.freedom(x, fewer)) > facts.count
             if too_many and fewer > 1:
                 continue
             here = x if fewer == rank else facts.cut(x, fewer)
             fitted = refit(facts, method, here, fewer)
-            own = fitted.map.term_sizes(fitted.x)
+            own = fitted.sizes
             assert own is not None
             # Sizes of the terms of the fit, then those of the terms that were cut off.
             yield fitted._replace(sizes=np.concatenate([own, sizes[len(own) :]]))

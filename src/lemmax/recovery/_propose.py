@@ -65,7 +65,7 @@ def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]
             raise Stopped
         nothing, fitted = False, None
         if residual is not None:
-            fitted = judged(facts, *facts.own(x, rank), residual, facts.freedom(x, rank))
+            fitted = judged(facts, x, rank, residual)
         yield Candidate(x, rank, conclusive=True, fitted=fitted)
     if nothing:
         yield from _from_measurements(facts, seed, restarts)

@@ -124,7 +124,7 @@ def refit(facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int 
             x, residual = last_x, last
             break
         moved = float(np.max(np.abs(residual - last)[facts.known]))
-    return judged(facts, *facts.own(x, rank), residual, freedom)
+    return judged(facts, x, rank, residual)
 
 
 def _downhill(

@@ -37,10 +37,10 @@ class Fitted(NamedTuple):
         return None if self.map.ranked is None else self.map.ranked.rank
 
 
-def judged(
-    facts: Facts, map: AbstractMap, x: Parameters, residual: np.ndarray, freedom: int
-) -> Fitted:
-    """A fit with its inliers, noise level and criterion."""
+def judged(facts: Facts, x: Parameters, rank: int | None, residual: np.ndarray) -> Fitted:
+    """A fit of so many terms with its inliers, noise level and criterion."""
+    map, x = facts.own(x, rank)
+    freedom = facts.freedom(x, rank)
     used, scale = bulk_of(residual, facts.known, freedom, facts.robust)
     if facts.vanishes(residual):
         used, scale = facts.known & (np.abs(residual) <= facts.zero), facts.rounding

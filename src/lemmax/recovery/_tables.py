@@ -73,11 +73,7 @@ def _best_rank(problem: Composite, found: TableFit) -> int:
     facts, criteria = Facts(problem, lambda *_: False), []
     for rank in range(1, found.rank + 1):
         residual = _residual(problem, tuple(factor[:, :rank] for factor in found.x))
-        criteria.append(
-            judged(
-                facts, *facts.own(found.x, rank), residual, facts.freedom(found.x, rank)
-            ).criterion
-        )
+        criteria.append(judged(facts, found.x, rank, residual).criterion)
     return 1 + int(np.argmin(criteria))
 
 

@@ -237,7 +237,7 @@ def _rank(answer: Answer) -> int | None:
     map, x = answer.fitted.map, answer.fitted.x
     if map.ranked is not None:
         return map.ranked.rank if any(np.any(leaf) for leaf in jax.tree.leaves(x)) else 0
-    sizes = map.term_sizes(x)
+    sizes = answer.fitted.sizes
     if sizes is None:
         return None
     # Terms above their share of the expected error.
