@@ -172,7 +172,7 @@ def test_ctrl_c_writes_what_there_is(file, tmp_path, monkeypatch):
     [
         ((*MODEL,), "--start a=1,b=1,c=1"),
         ((*MODEL, "--start", "a=1,b=1"), "c in the model: neither a column"),
-        ((*MODEL, "--start", "a=1,b=1,c=0,d=2"), "--start names d"),
+        ((*MODEL, "--start", "a=1,b=1,c=0,d=2"), "Not in the model, but in --start: d"),
         ((*MODEL, "--start", "a=1,b=1,t=0"), "t is a column"),
         ((*MODEL, "--start", "a=1,b=x,c=0"), "--start b must be a number; got 'x'"),
         ((*MODEL, "--start", "a=0,5,b=1,c=0"), "'5' does not have this form"),
