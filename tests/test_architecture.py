@@ -18,6 +18,7 @@ LAYERS = [
         "_programs",
         "_terms",
         "_digest",
+        "_draws",
         "_lazy",
     ],
     ["_threads"],

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._draws import uniform_by_rank
 from . import _constants as constants
 from ._cells import AbstractCells
 from ._sweeps import Model, Posterior, row_equations
@@ -11,9 +12,9 @@ def kept_aside(cells: AbstractCells, rng: np.random.Generator) -> list[np.ndarra
     """Hold-out sets: one, or several in turn if there are few cells."""
     count = max(1, cells.count)
     share = min(constants.ASIDE, constants.ENOUGH_ASIDE / count)
-    draws = rng.random(cells.values.shape)
+    draws = uniform_by_rank(cells.values, cells.known, rng)
     parts = int(np.clip(np.ceil(constants.LEAST_ASIDE / (share * count)), 1, constants.MOST_FOLDS))
-    return [cells.known & (k * share <= draws) & (draws < (k + 1) * share) for k in range(parts)]
+    return [(k * share <= draws) & (draws < (k + 1) * share) for k in range(parts)]
 
 
 def without(cells: AbstractCells, chosen: np.ndarray) -> AbstractCells:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._draws import uniform_by_rank
 from ..problem import Composite
 from . import _constants as constants
 from ._facts import Facts
@@ -35,11 +36,11 @@ def predictions(
     """
     known, shape = problem.weights > 0, problem.data.shape
     folds, wanted = constants.FOLDS, constants.ENOUGH_HIDDEN
-    share = np.random.default_rng(seed).integers(folds, size=shape)
+    draws = uniform_by_rank(np.asarray(problem.data), known, np.random.default_rng(seed))
     times = min(folds, -(-wanted * folds // int(known.sum())))
     found = Predictions(np.zeros(shape), np.zeros(shape, bool), np.ones(shape))
     for fold in range(times):
-        hidden = known & (share == fold)
+        hidden = (fold <= folds * draws) & (folds * draws < fold + 1)
         found = Predictions(
             np.where(hidden, fit(problem.without(hidden)), found.residual),
             found.hidden | hidden,
