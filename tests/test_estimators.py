@@ -254,3 +254,9 @@ def test_measuring_matrices_tell_the_shape():
         MatrixSensing(shape=(5, 6)).fit(matrices, y)
     with pytest.warns(UserWarning, match="measurements of a column of 30. Pass the shape"):
         MatrixSensing().fit(matrices.reshape(120, 30), y)
+
+
+@pytest.mark.parametrize("estimator", [RobustPCA(), MatrixCompletion()])
+def test_the_name_of_a_file_is_no_data(estimator):
+    with pytest.raises(TypeError, match=r"read it first, such as by pandas.read_csv\('my.csv'\)"):
+        estimator.fit("my.csv")

@@ -180,7 +180,7 @@ def test_intervals_of_a_column_of_two_values_cover_one_of_them():
         assert np.mean(scores[:, column] <= made.width(0.9)[column]) >= 0.87
 
 
-def test_errors_at_cells_kept_aside_set_the_widths():
+def test_errors_at_held_out_cells_set_the_widths():
     """A cell that a fit has not seen tells more than one that it has."""
     rng = np.random.default_rng(2)
     scores = np.abs(rng.standard_normal((1000, 5)))

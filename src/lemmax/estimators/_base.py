@@ -1,6 +1,7 @@
 """Common base of the estimators: calls of `recover`, verdicts and warnings."""
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,15 @@ def refuse_complex(*arrays: Any) -> None:
         raise ValueError(
             "Complex data not supported: use real and imaginary parts as separate columns or "
             "measurements."
+        )
+
+
+def refuse_file_name(X: Any) -> None:
+    """Raise an error for the name of a file in place of its data."""
+    if isinstance(X, (str, os.PathLike)):
+        raise TypeError(
+            f"X must be data, not the name of a file: read it first, such as by "
+            f"pandas.read_csv({os.fspath(X)!r})."
         )
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_positive, check_real, warn_user
 from .._columns import LARGEST
 from ..factor import FactorModel, Options
-from ._base import RecoveringEstimator, check_loss, refuse_complex
+from ._base import RecoveringEstimator, check_loss, refuse_complex, refuse_file_name
 from ._frames import FrameParts, parts_of, row_names
 from ._report import TableReport
 
@@ -93,6 +93,7 @@ class FactorEstimator(RecoveringEstimator):
         """
         # A fixed memory order, so that a frame and its array give bitwise the same result.
         rules = {"dtype": np.float64, "order": "C", "ensure_all_finite": False, **rules}
+        refuse_file_name(X)
         frame = parts_of(X, None if reset else self._columns_of_fit(X))
         if frame is None:
             refuse_complex(X)

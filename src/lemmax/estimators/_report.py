@@ -152,17 +152,6 @@ class TableReport:
             for name, value in facts.items()
         }
 
-    @classmethod
-    def from_dict(cls, facts: dict[str, Any]) -> "TableReport":
-        """The inverse of `as_dict`."""
-        values: dict[str, Any] = {
-            field.name: np.nan if facts[field.name] is None else facts[field.name]
-            for field in dataclasses.fields(cls)
-        }
-        values["status"] = RecoveryStatus[facts["status"]]
-        values["doubtful"] = tuple(tuple(side) for side in facts["doubtful"])
-        return cls(**values)
-
 
 def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) -> TableReport:
     """The report of a fit."""

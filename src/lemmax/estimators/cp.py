@@ -50,7 +50,7 @@ _LITTLE = 0.01
 _BAR = 160
 # Memory that a fit takes, in tensors of its size.
 _MULTIPLE = 25
-# Of so few entries too few can be kept aside to tell the number of terms.
+# Of so few entries too few can be held out to tell the number of terms.
 _TINY = 125
 # Intervals are never narrower than rounding errors, relative to the largest entry.
 _ROUNDING = 1e-9

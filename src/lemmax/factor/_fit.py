@@ -18,7 +18,7 @@ from ._rank import (
     errors_by_rank,
     exact_rank,
     fewest_components,
-    kept_aside,
+    hold_out_sets,
     last_helps,
     with_components,
     without,
@@ -98,7 +98,7 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     )
     rng = np.random.default_rng(options.seed)
     sample = _sampled(standard, rng)
-    folds = kept_aside(sample, rng)
+    folds = hold_out_sets(sample, rng)
     run, found, model = _Run(watch), None, None
     noise = RelativeNoise.none(cells.shape)
     aside = Aside.none(sample)

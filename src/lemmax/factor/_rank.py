@@ -8,7 +8,7 @@ from ._cells import AbstractCells
 from ._sweeps import Model, Posterior, row_equations
 
 
-def kept_aside(cells: AbstractCells, rng: np.random.Generator) -> list[np.ndarray]:
+def hold_out_sets(cells: AbstractCells, rng: np.random.Generator) -> list[np.ndarray]:
     """Hold-out sets: one, or several in turn if there are few cells."""
     count = max(1, cells.count)
     share = min(constants.ASIDE, constants.ENOUGH_ASIDE / count)
