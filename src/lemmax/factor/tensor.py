@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from .._draws import uniform_by_rank
 from .._terms import balanced, decompose, nearest_tucker, unfolded
 from ..status import Stopped
 from . import _constants as constants
@@ -152,9 +153,8 @@ def fit_tensor(
         centred=False,
     )
     rng = np.random.default_rng(options.seed)
-    chosen = known & (
-        rng.random(known.shape) < min(constants.ASIDE, constants.ENOUGH_ASIDE / known.sum())
-    )
+    share = min(constants.ASIDE, constants.ENOUGH_ASIDE / known.sum())
+    chosen = uniform_by_rank(values, known, rng) < share
 
     def watch(step: int, noise: float) -> None:
         late = max_seconds is not None and time.perf_counter() - began > max_seconds
