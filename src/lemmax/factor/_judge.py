@@ -8,7 +8,7 @@ from scipy import special
 
 from . import _constants as constants
 from ._cells import AbstractCells
-from ._packed import outer, packed, twice
+from ._packed import doubled, moments, packed
 from ._relative import shrunk
 from ._sweeps import Model
 
@@ -60,11 +60,9 @@ def uncertainty_factors(model: Model) -> tuple[Pair, Pair]:
     if model.effects:
         design = np.hstack([design, np.ones((len(mean), 1))])
     scores = np.hstack([model.rows.mean[:, :rank], np.ones((len(model.rows.mean), 1))])
-    second = outer(scores)
-    second[:, :rank, :rank] += model.rows.covariance[:, :rank, :rank]
-    by_row = packed(np.asarray(model.rows.covariance)), twice(outer(design))
-    assert by_row[0].shape[1] == size * (size + 1) // 2
-    return by_row, (packed(second), twice(covariance))
+    second = np.hstack([moments(model.rows.mean[:, :rank], model.rows.covariance), scores])
+    by_row = packed(model.rows.covariance), moments(design) * doubled(size)
+    return by_row, (second, packed(covariance) * doubled(rank + 1))
 
 
 class _Law(NamedTuple):

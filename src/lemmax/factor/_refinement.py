@@ -6,7 +6,7 @@ import numpy as np
 
 from . import _constants as constants
 from ._cells import AbstractCells
-from ._packed import outer, packed, twice, unpacked
+from ._packed import doubled, moments, packed, unpacked
 from ._sweeps import Model, Setting
 
 
@@ -83,9 +83,13 @@ class Refinement:
         by_column = np.linalg.inv(
             _regular(_grams(self.cells.column_sums, weights, self._column_design))
         )
+        of_row, of_column = (
+            moments(design) * doubled(design.shape[1])
+            for design in (self._row_design, self._column_design)
+        )
         return [
-            self.cells.products(packed(by_row), twice(outer(self._row_design))),
-            self.cells.products(packed(outer(self._column_design)), twice(by_column)),
+            self.cells.products(packed(by_row), of_row),
+            self.cells.products(of_column, packed(by_column)),
         ]
 
     @property
@@ -184,7 +188,7 @@ class Refinement:
 
 def _grams(sums: Any, weights: np.ndarray, design: np.ndarray) -> np.ndarray:
     """Matrices of the normal equations of all rows, or of all columns."""
-    return unpacked(sums(weights, packed(outer(design))), design.shape[1])
+    return unpacked(sums(weights, moments(design)), design.shape[1])
 
 
 def _regular(grams: np.ndarray, part: float = constants.COLLAPSED) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _constants as constants
 from ._cells import ALL, AbstractCells, in_parallel
-from ._packed import outer, packed, unpacked
+from ._packed import moments, unpacked
 
 
 class Posterior(NamedTuple):
@@ -210,16 +210,16 @@ def row_equations(cells: AbstractCells, model: Model) -> tuple[np.ndarray, np.nd
     rank, size = model.rank, model.rows.mean.shape[1]
     mean, covariance = model.columns
     design = mean[:, :rank]
+    second = moments(design, covariance)
     if model.effects:
         design = np.hstack([design, np.ones((len(mean), 1))])
-    second = outer(design)
-    second[:, :rank, :rank] += covariance[:, :rank, :rank]
+        second = np.hstack([second, design])
     # Location and noise are part of the features, so that nothing new is computed at the cells.
     moved = design * model.location[:, None]
     moved[:, :rank] += covariance[:, :rank, rank]
     noise = model.variance[:, None]
     weights = cells.weights * model.right
-    sums = cells.row_sums(weights, np.hstack([packed(second), moved]) / noise)
+    sums = cells.row_sums(weights, np.hstack([second, moved]) / noise)
     precision = unpacked(sums[:, :-size], size)
     precision[:, np.arange(size), np.arange(size)] += 1.0
     if model.effects:
@@ -235,8 +235,7 @@ def _update_columns(
     rank, count = model.rank, cells.shape[0]
     scores, spread = model.rows
     design = np.hstack([scores[:, :rank], np.ones((count, 1))])
-    second = outer(design)
-    second[:, :rank, :rank] += spread[:, :rank, :rank]
+    second = np.hstack([moments(scores[:, :rank], spread), design])
     weights = cells.weights * model.right
     weighted = weights * cells.values
     squares = cells.total_by_column(weighted * cells.values)
@@ -246,13 +245,13 @@ def _update_columns(
         moved = design * effect
         moved[:, :rank] += spread[:, :rank, rank]
         square = effect**2 + spread[:, rank, rank, None]
-        sums = cells.column_sums(weights, np.hstack([packed(second), moved, square]))
+        sums = cells.column_sums(weights, np.hstack([second, moved, square]))
         shift = cells.column_sums(weighted, np.hstack([design, effect]))
         squares = squares - 2 * shift[:, -1] + sums[:, -1]
         gram = unpacked(sums[:, : -rank - 2], rank + 1)
         shift = shift[:, :-1] - sums[:, -rank - 2 : -1]
     else:
-        gram = unpacked(cells.column_sums(weights, packed(second)), rank + 1)
+        gram = unpacked(cells.column_sums(weights, second), rank + 1)
         shift = cells.column_sums(weighted, design)
     precision = (len(gram) + constants.PRIOR_COLUMNS) / (
         _loading_squares(model) + constants.PRIOR_COLUMNS / constants.PRIOR_PRECISION

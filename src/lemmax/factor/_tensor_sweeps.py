@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _constants as constants
 from ._cells import DenseCells, in_parallel
-from ._packed import doubled, outer, packed, unpacked
+from ._packed import doubled, moments, unpacked
 from ._sweeps import Posterior, Setting, probability_right
 
 
@@ -128,7 +128,7 @@ class TensorModel(NamedTuple):
 
 def second_moments(mode: Posterior) -> np.ndarray:
     """Packed, of every row."""
-    return packed(outer(mode.mean) + mode.covariance)
+    return moments(mode.mean, mode.covariance)
 
 
 def first_model(
