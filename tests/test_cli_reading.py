@@ -1,5 +1,6 @@
 """Tables as people write them: how files are read."""
 
+import gzip
 import io
 import zipfile
 
@@ -11,6 +12,7 @@ from lemmax import _memory
 from lemmax._columns import Spelling, as_numbers
 from lemmax.cli._files import Refusal
 from lemmax.cli._reading import columns_of_list, read_columns, read_table
+from lemmax.estimators._frames import parts_of
 from tests.commands import refusal_of
 
 
@@ -306,3 +308,48 @@ def test_a_list_of_two_entries_may_not_be_a_huge_table(tmp_path):
     path = tmp_path / "wide.mtx"
     path.write_text("%%MatrixMarket matrix coordinate real general\n9999999 9999999 1\n1 1 5\n")
     assert "The table in" in refusal_of("pca", path)
+
+
+def test_compressed_texts(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    pd.DataFrame({"a": [1.5, 2.5], "b": [3.0, None]}).to_csv(path, index=False)
+    table = read_table(path)
+    assert table.columns == ["a", "b"]
+    np.testing.assert_array_equal(table.values, [[1.5, 3.0], [2.5, np.nan]])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(Refusal, match="is not a gzip file, or a part of it is lost"):
+        read_table(path)
+    (tmp_path / "table.npy.gz").write_bytes(whole)
+    with pytest.raises(Refusal, match=r"unknown format; .* compressed \(\.csv\.gz\)"):
+        read_table(tmp_path / "table.npy.gz")
+
+
+def test_a_compressed_text_that_unpacks_to_more_than_fits(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"1" * 2**22))
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
+    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    with pytest.raises(MemoryError, match=r"bomb\.csv\.gz holds needs 4,194,304 bytes"):
+        read_table(path)
+
+
+def test_truths_are_numbers_in_files_and_frames_alike(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((6, 2)), columns=["a", "b"])
+    frame["member"] = [True, False, True, True, False, True]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    table = read_table(tmp_path / "table.csv")
+    assert table.columns == ["a", "b", "member"]
+    np.testing.assert_array_equal(table.values, parts_of(frame).array)
+
+
+def test_names_of_columns_without_names_are_no_data(tmp_path):
+    path = tmp_path / "table.csv"
+    pd.DataFrame(np.arange(8.0).reshape(2, 4)).to_csv(path, index=False)
+    table = read_table(path)
+    assert table.columns == ["0", "1", "2", "3"]
+    assert table.values.shape == (2, 4)
+    assert "(else --no-header)" in table.notes[0]
+    # It may be an entry of a list.
+    assert read_table(written(path, "0,1,2\n3,4,5\n")).values.shape == (2, 3)

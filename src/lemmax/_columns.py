@@ -1,7 +1,7 @@
 """Columns of files and data frames: find numeric columns and lists of entries.
 
 Numbers are read as people write them: decimal commas, thousands separators, per cent signs, words
-for missing values.
+for missing values; true is 1, false is 0.
 """
 
 import re
@@ -15,6 +15,7 @@ _WORDS = (
 )
 MISSING = frozenset(("", *_WORDS.split()))
 """Texts that mean a missing value, in lower case."""
+_TRUTHS = {"true": "1", "false": "0"}
 LARGEST = 1e150
 """Larger values count as unreadable: sums of their squares may overflow."""
 # Blanks (also non-breaking ones) and apostrophes separate thousands in either style.
@@ -80,6 +81,7 @@ class _Texts:
         rest = np.flatnonzero(np.isnan(self.numbers))
         for k in rest:
             text = self.plain[k].strip().replace("\N{MINUS SIGN}", "-")
+            text = _TRUTHS.get(text.lower(), text)
             self.missing[k] = text.lower() in MISSING
             self.plain[k] = _PER_CENT.sub("", text)
             self.per_cent |= self.plain[k] != text

@@ -1,10 +1,12 @@
 """The cells of a file as text, read by pandas, and their positions in the file."""
 
 import csv
+import gzip
 import pathlib
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ import numpy as np
 from .._columns import MISSING, as_numbers, texts_of
 from .._memory import require_memory
 from ._files import Refusal
-from ._formats import TEXTS, unreadable
+from ._formats import TEXTS, is_compressed, unreadable
 
 _SEPARATORS = "\t;,"
 # Number of lines used to detect the separator.
@@ -25,6 +27,8 @@ _BLANKS = r"\s+"
 _SPLIT = "Split the file, or leave columns out."
 # A Python string takes 50 bytes plus its letters; its place in an array and the number, 8 each.
 _BYTES_OF_A_CELL = 66
+# Bytes of a compressed text that are unpacked at once, to find its size.
+_PIECE = 2**24
 _NOT_UTF_8 = "{} is not a UTF-8 text (in Excel, save it as CSV UTF-8)."
 
 
@@ -60,6 +64,8 @@ def read_cells(
         return _parquet(path)
     note, separator = "", ","
     if kind in TEXTS:
+        if is_compressed(path):
+            _require_room_for_compressed(path)
         separator = _separator(path, kind)
         lines, kept = _checked_lines(path, separator)
         columns = _text(path, separator) if kept.any() else []
@@ -102,8 +108,24 @@ def _separator(path: pathlib.Path, kind: str) -> str:
     return _BLANKS if best not in first and " " in first.strip() else best if best in first else ","
 
 
+def _require_room_for_compressed(path: pathlib.Path) -> None:
+    """Refuse a text that unpacks to more than fits in memory; it is unpacked piece by piece."""
+    unpacked = 0
+    try:
+        with gzip.open(path) as file:
+            while piece := file.read(_PIECE):
+                unpacked += len(piece)
+                require_memory((unpacked,), 1, f"What {path} holds", _SPLIT)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Refusal(f"{path} is not a gzip file, or a part of it is lost.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def _opened(path: pathlib.Path) -> Any:
     try:
+        if is_compressed(path):
+            return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
         return open(path, newline="", encoding="utf-8-sig")
     except OSError as error:
         raise unreadable(path, error) from error
@@ -161,6 +183,7 @@ def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
             dtype=str,
             na_filter=False,
             skip_blank_lines=False,
+            compression="gzip" if is_compressed(path) else None,
             encoding="utf-8-sig",
         )
     except pd.errors.EmptyDataError:
@@ -243,7 +266,8 @@ def _names(
 ) -> tuple[list[str] | None, str]:
     """The first line if it is a header, and a note about this.
 
-    It is a header if all cells are text, or if those that are not count up, as years do.
+    It is a header if all cells are text, or if those that are not count up, as years do; also if
+    it is 0, 1, 2, 3, ..., as pandas names columns without names.
     """
     first = [entry.strip() for entry in first]
     if header is not None:
@@ -262,8 +286,11 @@ def _names(
 def _counts_up(first: list[str]) -> bool:
     """Whether there are texts, followed by at least three consecutive integers.
 
-    After a blank corner, as pandas writes it, one integer is enough.
+    After a blank corner, as pandas writes it, one integer is enough; without texts, four from 0 on.
+    (Three may be an entry of a list: row, column, value.)
     """
+    if len(first) > 3 and first == [str(k) for k in range(len(first))]:
+        return True
     start = next((k for k, entry in enumerate(first) if entry.isdecimal()), 0)
     rest = first[start:]
     if not start or not all(entry.isdecimal() for entry in rest):
