@@ -119,8 +119,8 @@ ENOUGH_CELLS = 10_000
 # within a factor of e^.5; never narrower than e^.3.
 WRONG_PRIOR, WRONG_MEDIAN, WRONG_SPREAD, WRONG_NARROWEST = 5.0, float(np.log(8.0)), 0.5, 0.3
 # The law of wrong cells is found once a round changes none of its numbers by this much: a round
-# changes a third of what the one before has changed.
-SETTLED = 1e-6
+# changes a third of what the one before has changed. The tails are chosen with nearly that law.
+SETTLED, NEARLY_SETTLED = 1e-6, 1e-4
 # Noise may be over-estimated by the fit, but not by more than this factor.
 SMALLEST_UNIT = 0.5
 # A cell that alone determines its row has no prediction by the others.

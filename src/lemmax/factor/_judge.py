@@ -117,7 +117,7 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
 
         return np.sum(cells.in_pieces(work), axis=0)
 
-    law = _settled(law, sums, int(np.count_nonzero(known)))
+    law = _settled(law, sums, int(np.count_nonzero(known)), constants.SETTLED)
     wrong = np.empty(away.shape, bool)
 
     def judge(piece: slice) -> None:
@@ -208,7 +208,10 @@ def _likeliest(away: np.ndarray, unit: np.ndarray, scales: np.ndarray) -> tuple[
             return _moments(_odds(right, size, law), size, 1.0)
 
         law = _settled(
-            _Law(constants.WRONG_MEDIAN, constants.WRONG_SPREAD, constants.WRONG), sums, len(away)
+            _Law(constants.WRONG_MEDIAN, constants.WRONG_SPREAD, constants.WRONG),
+            sums,
+            len(away),
+            constants.NEARLY_SETTLED,
         )
         found.append((float(np.sum(_likelihood(right, size, law))), law))
     best = int(np.argmax([each[0] for each in found]))
@@ -237,11 +240,11 @@ def _tails(
     return np.argmax(gains, axis=0)
 
 
-def _settled(law: _Law, sums: Callable[[_Law], np.ndarray], count: int) -> _Law:
+def _settled(law: _Law, sums: Callable[[_Law], np.ndarray], count: int, changes: float) -> _Law:
     """The law that agrees with the moments of the cells that it calls wrong."""
     for _ in range(constants.SWEEPS):
         before, law = law, _updated(sums(law), count)
-        if np.allclose(before, law, rtol=0.0, atol=constants.SETTLED):
+        if np.allclose(before, law, rtol=0.0, atol=changes):
             break
     return law
 
@@ -267,19 +270,29 @@ def _updated(sums: np.ndarray, count: int) -> _Law:
 
 def _moments(odds: np.ndarray, size: np.ndarray, known: np.ndarray | float) -> np.ndarray:
     """How many cells are wrong, and the sums of their sizes and of the squares of these."""
-    likely = known / (1 + np.exp(np.clip(-odds, -constants.SURE, constants.SURE)))
+    np.clip(odds, -constants.SURE, constants.SURE, out=odds)
+    np.negative(odds, out=odds)
+    np.exp(odds, out=odds)
+    odds += 1
+    likely = np.divide(known, odds, out=odds)
     moment = likely * size
-    return np.array([likely.sum(), moment.sum(), (moment * size).sum()])
+    return np.array([likely.sum(), moment.sum(), np.vdot(moment, size)])
 
 
 def _odds(right: np.ndarray, size: np.ndarray, law: _Law) -> np.ndarray:
-    """Logarithm of the odds of being wrong."""
-    return np.log(law.share) + _wrong_density(size, law) - np.log1p(-law.share) - right
+    """Logarithm of the odds of being wrong.
 
-
-def _wrong_density(size: np.ndarray, law: _Law) -> np.ndarray:
-    """Logarithm of the density of wrong cells; to both sides."""
-    return _lognormal(size, law.median, law.spread) - np.log(2)
+    Sizes of wrong cells are lognormal, to both sides. Above the median the density is flat in the
+    logarithm: what is larger is no less likely to be wrong.
+    """
+    odds = np.minimum(size - law.median, 0.0)
+    odds *= odds
+    odds *= -0.5 / law.spread**2
+    odds -= size
+    odds -= right
+    share = np.log(law.share) - np.log1p(-law.share)
+    odds += share - np.log(2 * law.spread) - 0.5 * np.log(2 * np.pi)
+    return odds
 
 
 def _likelihood(right: np.ndarray, size: np.ndarray, law: _Law) -> np.ndarray:
@@ -297,13 +310,3 @@ def _student(away: np.ndarray, unit: Any, freedom: Any) -> np.ndarray:
     constant = special.gammaln(half) - special.gammaln(freedom / 2)
     tail = half * np.log1p((away / unit) ** 2 / freedom)
     return constant - 0.5 * np.log(freedom * np.pi) - tail - np.log(unit)
-
-
-def _lognormal(logarithms: np.ndarray, median: float, spread: float) -> np.ndarray:
-    """Logarithm of the density, of numbers given by their logarithms.
-
-    Above the median it is flat in the logarithm: what is larger is no less likely to be wrong.
-    """
-    below = np.minimum(logarithms - median, 0.0)
-    normal = -0.5 * (below / spread) ** 2 - 0.5 * np.log(2 * np.pi)
-    return normal - np.log(spread) - logarithms
