@@ -341,7 +341,9 @@ def test_truths_are_numbers_in_files_and_frames_alike(tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     table = read_table(tmp_path / "table.csv")
     assert table.columns == ["a", "b", "member"]
-    np.testing.assert_array_equal(table.values, parts_of(frame).array)
+    parts = parts_of(frame)
+    assert parts is not None
+    np.testing.assert_array_equal(table.values, parts.array)
 
 
 def test_names_of_columns_without_names_are_no_data(tmp_path):
