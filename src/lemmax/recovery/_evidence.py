@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array
 
 from .._programs import compiled
-from .._terms import lonely_lines
 from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
 from ..methods._measured import measured_jacobian
@@ -21,7 +20,7 @@ from ._hold_out import Predictions
 from ._left_over import left_over, left_over_of_measurements
 from ._rivals import contested
 from ._select import Fitted
-from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
+from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix
 
 
 def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
@@ -70,7 +69,6 @@ def _with_lines(case: Case, facts: Facts, map: AbstractRankedMap, x: Parameters)
         return contested(factors, *seen, case.level, slack)
 
     return case._replace(
-        lonely=lonely_lines(factors, constants.LONELY),
         short=tuple(np.flatnonzero(n < factors[0].shape[1]).tolist() for n in counts),
         rivals=rivals,
     )
@@ -85,8 +83,9 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
         freedom = None if map.ranked is None else fitted.freedom
         matrix = _derivative(facts.problem, facts.on_device(x))
         return tangent_of_matrix(map, x, matrix, used, freedom)
-    measured = (fitted.residual + facts.data)[used]
-    return tangent_unseen(float(np.linalg.norm(measured)) / norm, fitted.freedom)
+    # Else as if all tangents had the gain of the point itself.
+    gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
+    return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:
