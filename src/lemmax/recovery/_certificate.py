@@ -9,7 +9,6 @@ import numpy as np
 from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import convincing_observations
-from ._hold_out import Predictions
 from ._objections import Lines, Objection
 from ._select import largest_gaussian
 from ._tangent import Tangent
@@ -43,6 +42,16 @@ class Certificate(NamedTuple):
         return cls(False, known, freedom, math.nan, math.nan, (Objection(said),))
 
 
+class Predictions(NamedTuple):
+    """Residuals at observations that were held out."""
+
+    residual: np.ndarray
+    hidden: np.ndarray
+    """Mask of these observations."""
+    spread: np.ndarray
+    """Expected standard deviation of these residuals, in units of the noise."""
+
+
 class Case(NamedTuple):
     """A fit as the tests see it."""
 
@@ -51,16 +60,14 @@ class Case(NamedTuple):
     data: np.ndarray
     known: np.ndarray
     """Mask of the observations that are not missing."""
-    labels: np.ndarray
-    """Equal numbers for observations of the same quantity."""
+    labels: np.ndarray | None
+    """Equal numbers for observations of the same quantity; None if there are none."""
     used: np.ndarray
     """Mask of the inliers that the point was fitted to."""
     noise: float
     """Root mean square of their residuals."""
     level: float
     """The largest residual of an inlier."""
-    perhaps: float
-    """The largest residual that may be noise, if the noise was underestimated."""
     norm: float
     """Norm of the point."""
     tangent: Tangent
@@ -75,12 +82,9 @@ class Case(NamedTuple):
     """Fits without some of the observations, and their residuals there."""
 
     @property
-    def limit(self) -> float:
-        """The largest relative error that is certified."""
-        if not self.exact:
-            return constants.NOISY_ERROR
-        # Rounding errors of the data may be all of a small point.
-        return max(constants.EXACT_ERROR, 1e3 * self.level / self.norm)
+    def perhaps(self) -> float:
+        """The largest residual that may be noise, if the noise was underestimated."""
+        return constants.BULK * self.level
 
 
 class Finding(NamedTuple):
@@ -104,14 +108,11 @@ def certified(case: Case) -> Certificate:
             findings.append(test(case))
     objections = tuple(f.objection for f in findings if f.objection is not None)
     doubtful = [f.doubtful for f in findings if f.doubtful is not None]
-    explained = case.used
-    if not case.exact:
-        explained = case.known & (
-            np.abs(case.residual) <= largest_gaussian(int(case.known.sum())) * case.noise
-        )
+    largest = largest_gaussian(int(case.known.sum())) * case.noise
+    explained = case.known & (np.abs(case.residual) <= largest)
     return Certificate(
         exact=case.exact,
-        explained=explained,
+        explained=case.used if case.exact else explained,
         freedom=case.tangent.freedom,
         noise=0.0 if case.exact else case.noise,
         error=math.hypot(*(finding.error for finding in findings)),
@@ -131,11 +132,8 @@ def _telling(case: Case) -> np.ndarray:
 
 def more_than_chance(case: Case) -> Finding:
     """Any fit goes through as many observations as it has degrees of freedom."""
-    merits = case.labels[case.used & _telling(case)]
-    if np.max(merits, initial=0) < case.labels.size:  # counting is faster than sorting
-        different = int(np.count_nonzero(np.bincount(merits)))
-    else:
-        different = len(np.unique(merits))
+    merits = case.used & _telling(case)
+    different = int(merits.sum()) if case.labels is None else len(np.unique(case.labels[merits]))
     wanted = convincing_observations(case.tangent.freedom)
     if different >= wanted:
         return PASSED
@@ -184,8 +182,10 @@ def small_error(case: Case) -> Finding:
         counted = sizes[sizes <= case.perhaps]
         left = max(len(counted) - case.tangent.freedom, 1)
         noise = max(noise, float(np.sqrt(np.sum(counted**2) / left)))
-    error = noise * case.tangent.error / case.norm
-    if error <= case.limit:
+    error, limit = noise * case.tangent.error / case.norm, constants.NOISY_ERROR
+    if case.exact:  # rounding errors of the data may be all of a small point
+        limit = max(constants.EXACT_ERROR, 1e3 * case.level / case.norm)
+    if error <= limit:
         return Finding(error=error)
     said = (
         f"rounding errors may have grown to a relative error of {error:.0e}"

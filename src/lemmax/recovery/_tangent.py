@@ -13,12 +13,13 @@ from .._programs import compiled
 from .._terms.entries import (
     connected_parts,
     derivatives,
-    product_of_others,
     row_grams,
+    row_variances,
     unit_columns,
 )
 from .._typing import Parameters
-from ..maps import AbstractMap, AbstractRankedMap
+from ..maps import AbstractRankedMap
+from ..methods._measured import measured_jacobian
 from ..problem import Composite
 from . import _constants as constants
 
@@ -33,12 +34,12 @@ class Tangent(NamedTuple):
     infinite if there is a direction that they do not see."""
 
 
-def tangent_of_matrix(
-    map: AbstractMap, x: Parameters, matrix: Array, used: np.ndarray, freedom: int | None
+def tangent_of_measurements(
+    problem: Composite, x: Parameters, used: np.ndarray, freedom: int | None
 ) -> Tangent:
     """Compare ``B'WB`` with ``J'J``; ``freedom`` is the rank of J where that is known."""
-    weights = jnp.asarray(used, matrix.dtype)
-    inner, outer = (np.asarray(a, np.float64) for a in _grams(map, x, matrix, weights))
+    weights = jnp.asarray(used, problem.data.dtype)
+    inner, outer = (np.asarray(a, np.float64) for a in _grams(problem, x, weights))
     return _compared(inner, outer, freedom)
 
 
@@ -59,12 +60,13 @@ def _error(gains: np.ndarray) -> float:
 
 
 @compiled
-def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tuple[Array, Array]:
+def _grams(problem: Composite, x: Parameters, weights: Array) -> tuple[Array, Array]:
     flat, unravel = ravel_pytree(x)
 
     def column(direction: Array) -> Array:
-        return ravel_pytree(map.gram(x, unravel(direction)))[0]
+        return ravel_pytree(problem.map.gram(x, unravel(direction)))[0]
 
+    matrix = measured_jacobian(problem, x)
     outer = jax.vmap(column)(jnp.eye(flat.size, dtype=flat.dtype))
     return matrix.T @ (jnp.ravel(weights)[:, None] * matrix), outer
 
@@ -100,22 +102,13 @@ def spread_of_entries(
 ) -> np.ndarray:
     """The standard deviation of ``prediction - observation`` in units of that of the noise.
 
-    Every row of a factor is a regression on its shown entries with the other factors given; the
-    variances of the rows that make an entry add up. Infinite where a row is not determined.
+    Infinite where a row is not determined by what is shown.
     """
-    factors, places = _unit_factors(map, x), problem.operator.places(asked)
-    grams = _grams_of_rows(factors, _observed(problem, shown), bool(map.symmetric))
-    variance = np.ones(len(places[0]))
-    for mode, gram in enumerate(grams):
-        values, vectors = np.linalg.eigh(gram)
-        seen = values > constants.LEAST_GAIN**2 * np.max(values)
-        roots = vectors / np.sqrt(np.where(seen, values, 1))[:, None, :]
-        others = product_of_others(factors, places, mode)
-        for k in range(roots.shape[2]):
-            along = np.sum(others * roots[places[mode], :, k], axis=1)
-            variance += np.where(seen[places[mode], k], along**2, np.inf)
+    factors, places = _unit_factors(map, x), _observed(problem, shown)
+    grams = _grams_of_rows(factors, places, bool(map.symmetric))
+    variances = row_variances(factors, grams, problem.operator.places(asked), constants.LEAST_GAIN)
     spread = np.ones(problem.data.shape)
-    spread[asked] = np.sqrt(variance)
+    spread[asked] = np.sqrt(1 + variances)
     return spread
 
 

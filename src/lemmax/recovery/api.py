@@ -26,7 +26,6 @@ from ._facts import Watch
 from ._functions import recover_function
 from ._objections import Objection
 from ._pipeline import Answer, Search
-from ._scaling import Unit
 from ._select import bulk_of
 from .found import Recovery, RecoveryStatus
 
@@ -125,12 +124,9 @@ def recover(
             require_finite(x0, "The parameters x0")
         bar = progress_bar(type(map).__name__, _BAR) if progress else no_progress_bar()
         with bar as report:
-            unit = Unit.of(problem, problem.weights > 0)
             ends = None if max_seconds is None else began + max_seconds
-            watch = _watch(callback, report, ends)
-            start = unit.divide_parameters(x0)
-            search = Search(unit.divide(problem), start, seed, restarts, watch)
-            answer = unit.restore(search.run())
+            search = Search(problem, x0, seed, restarts, _watch(callback, report, ends))
+            answer = search.run()
             if progress:
                 report(_BAR, float(np.median(np.abs(answer.fitted.residual))))
         x = answer.fitted.x
