@@ -10,7 +10,7 @@ from ..maps import AbstractMap
 from . import _constants as constants
 from ._facts import convincing_observations
 from ._objections import Lines, Objection
-from ._select import largest_gaussian
+from ._select import Fitted, largest_gaussian
 from ._tangent import Tangent
 
 
@@ -37,9 +37,10 @@ class Certificate(NamedTuple):
         return not self.objections
 
     @classmethod
-    def of_nothing(cls, known: np.ndarray, freedom: int, said: str) -> "Certificate":
-        """For a point that no test can be applied to."""
-        return cls(False, known, freedom, math.nan, math.nan, (Objection(said),))
+    def of_nothing(cls, fitted: Fitted, said: str) -> "Certificate":
+        """For a point that no test can be applied to, and whose outliers are not known."""
+        every = np.ones(fitted.used.shape, bool)
+        return cls(False, every, fitted.freedom, math.nan, math.nan, (Objection(said),))
 
 
 class Predictions(NamedTuple):
@@ -80,11 +81,6 @@ class Case(NamedTuple):
     """Norm of the terms that remain in the residuals."""
     predict: Callable[[], Predictions] | None = None
     """Fits without some of the observations, and their residuals there."""
-
-    @property
-    def perhaps(self) -> float:
-        """The largest residual that may be noise, if the noise was underestimated."""
-        return constants.BULK * self.level
 
 
 class Finding(NamedTuple):
@@ -157,8 +153,7 @@ def few_zeros(case: Case) -> Finding:
     """Where factors have zeros, one term alone may explain more than half of the observations."""
     telling, zeros = _telling(case), int(np.sum(case.known & (case.data == 0)))
     missed, count = int(np.sum(telling & ~case.used)), int(telling.sum())
-    few = zeros <= constants.MANY_ZEROS * (zeros + count)
-    if few or missed <= constants.MANY_ZEROS * count:
+    if min(zeros / max(zeros + count, 1), missed / max(count, 1)) <= constants.MANY_ZEROS:
         return PASSED
     return _objected(
         f"{zeros} observations are zeros, so that some of the terms may explain most of the others "
@@ -179,7 +174,7 @@ def small_error(case: Case) -> Finding:
     noise = case.noise
     if not case.exact:
         sizes = np.abs(case.residual[case.known])
-        counted = sizes[sizes <= case.perhaps]
+        counted = sizes[sizes <= constants.BULK * case.level]
         left = max(len(counted) - case.tangent.freedom, 1)
         noise = max(noise, float(np.sqrt(np.sum(counted**2) / left)))
     error, limit = noise * case.tangent.error / case.norm, constants.NOISY_ERROR

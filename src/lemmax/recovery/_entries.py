@@ -14,7 +14,6 @@ from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table, fit_tensor
 from ..init._matrices import project_psd
-from ..losses import AbstractLoss
 from ..maps import LowRank
 from ..problem import Composite
 from . import _constants as constants
@@ -40,13 +39,13 @@ def factor_starts(facts: Facts, seed: int) -> Iterator[Start]:
     """The factor model's points, padded to the rank of the map; none if zero, or too large."""
     map, size = facts.ranked, facts.data.size
     assert map is not None
-    assert map.shape is not None
+    shape = map.shape or ()
     kinds: list[Callable[[], Start | None]] = []
-    if len(map.shape) == 2 and not map.symmetric:
+    if len(shape) == 2 and not map.symmetric:
         kinds = [lambda: low_rank(facts, seed)]
-    elif math.prod(map.shape) <= max(size, constants.LARGE):
+    elif math.prod(shape) <= max(size, constants.LARGE):
         array = Array(facts, seed)
-        kinds = [array.semidefinite] if len(map.shape) == 2 else [array.unfolded, array.tensor]
+        kinds = [array.semidefinite] if len(shape) == 2 else [array.unfolded, array.tensor]
     for kind in kinds:
         start = kind()
         zero = start is None or not any(np.any(factor) for factor in jax.tree.leaves(start.x))
@@ -58,8 +57,9 @@ def factor_starts(facts: Facts, seed: int) -> Iterator[Start]:
 def low_rank(facts: Facts, seed: int) -> Start:
     """Fit a table or a list of entries, without location and effects."""
     assert facts.ranked is not None
-    robust = facts.robust
-    options = Options(most=facts.ranked.rank, robust=robust, common=True, centred=False, seed=seed)
+    options = Options(
+        most=facts.ranked.rank, robust=facts.robust, common=True, centred=False, seed=seed
+    )
     found = _fitted(facts, options)
     if not (found.exact or found.interrupted):
         # Shrinkage makes surplus components harmless to the point, but not to its rank.
@@ -83,7 +83,7 @@ def _fitted(facts: Facts, options: Options) -> Start:
     """The factor model of a table, or of its transpose if it is wider than long."""
     shape, operator, data = facts.map.shape, facts.operator, facts.data
     assert shape is not None
-    wide, weights = shape[0] < shape[1], _precisions(facts.problem.loss, data.shape)
+    wide, weights = shape[0] < shape[1], facts.problem.loss.precisions(data.shape)
     if operator.point_shape is not None:
         places = operator.places(np.ones(data.shape, bool))
         places = places[::-1] if wide else places
@@ -128,13 +128,6 @@ def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
         return listed
     weights = np.add.reduceat(ordered[3], np.flatnonzero(new))
     return (*(each[new] for each in ordered[:3]), weights)
-
-
-def _precisions(loss: AbstractLoss, shape: tuple[int, ...]) -> np.ndarray:
-    """The inverse variances that the weights of a loss stand for, with median 1."""
-    precisions = loss.precisions(shape)
-    positive = precisions[precisions > 0]
-    return precisions / np.median(positive) if len(positive) else precisions
 
 
 class Array:
@@ -222,7 +215,7 @@ def _in_their_places(facts: Facts, shape: tuple[int, ...]) -> tuple[np.ndarray, 
 
     An entry of a symmetric point is also that with permuted indices.
     """
-    data, weights = facts.data, _precisions(facts.problem.loss, facts.data.shape)
+    data, weights = facts.data, facts.problem.loss.precisions(facts.data.shape)
     if facts.operator.point_shape is not None:
         places = np.ravel_multi_index(facts.operator.places(np.ones(data.shape, bool)), shape)
         size = math.prod(shape)

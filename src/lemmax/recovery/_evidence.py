@@ -1,6 +1,5 @@
 """From a fit to the case that the tests of the certificate judge."""
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -23,7 +22,7 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
-        return Certificate.of_nothing(facts.known, fitted.freedom, said)
+        return Certificate.of_nothing(fitted, said)
     exact, residual, used = facts.vanishes(fitted.residual), fitted.residual, fitted.used
     noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
     level = facts.zero if exact else constants.BULK * fitted.scale
@@ -41,7 +40,8 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
         predict=predict,
     )
     if fitted.map.ranked is not None:
-        case = case._replace(left_over=functools.partial(left_over, facts, residual, case.perhaps))
+        # If the noise was underestimated, so large residuals may be noise.
+        case = case._replace(left_over=lambda: left_over(facts, residual, constants.BULK * level))
     terms = fitted.map.terms(fitted.x) if facts.entrywise and facts.robust else None
     return certified(case if terms is None else _with_lines(case, facts, *terms))
 

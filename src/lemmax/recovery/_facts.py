@@ -14,7 +14,6 @@ from .._dtype import cast_floats
 from .._programs import compiled
 from .._typing import Parameters
 from ..init import random_starts
-from ..maps import AbstractMap
 from ..problem import Composite
 from ..status import Stopped
 from . import _constants as constants
@@ -83,12 +82,6 @@ class Facts:
         if self.ranked is None or rank is None or rank >= self.ranked.rank:
             return x
         return self.ranked.truncate(x, rank, np.random.default_rng(0))
-
-    def own(self, x: Parameters, rank: int | None) -> tuple[AbstractMap, Parameters]:
-        """The map of the given rank, and its parameters."""
-        if self.ranked is None or rank is None:
-            return self.map, x
-        return self.ranked.first_terms(x, rank)
 
     def freedom(self, x: Parameters, rank: int | None) -> int:
         """Degrees of freedom of a fit; the number of parameters if the map has no rank."""

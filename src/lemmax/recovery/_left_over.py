@@ -17,8 +17,6 @@ from ..points import KruskalPoint
 from . import _constants as constants
 from ._facts import Facts
 
-_TINY = float(np.finfo(np.float64).tiny)
-
 
 def left_over(facts: Facts, residual: np.ndarray, level: float) -> float:
     """The norm of what stands out of the noise in the residuals up to a level."""
@@ -51,7 +49,8 @@ def _left_over_of_measurements(facts: Facts, counted: np.ndarray) -> float:
     if value <= _by_chance(np.random.default_rng(0), counted, of_term):
         return 0.0
     seen = np.where(counted != 0, observed.measure(point), 0.0)
-    return abs(float(np.vdot(seen, counted))) / max(float(np.vdot(seen, seen)), _TINY)
+    squares = float(np.vdot(seen, seen))
+    return abs(float(np.vdot(seen, counted))) / squares if squares else 0.0
 
 
 def _by_chance(

@@ -73,8 +73,7 @@ class Search:
             if self.facts.latest is None:
                 raise
             fitted = judged(self.facts, *self.facts.latest)
-            said = "the search was stopped"
-            verdict = Certificate.of_nothing(self.facts.known, fitted.freedom, said)
+            verdict = Certificate.of_nothing(fitted, "the search was stopped")
             return Answer(fitted, verdict, interrupted=True).times(*self._units)
 
     def _run(self) -> Answer:

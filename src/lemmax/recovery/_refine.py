@@ -35,12 +35,10 @@ def approach(
     """
     if method is None:
         return x
-    if near is None:
-        small = facts.has_small_jacobian(x)
-        near = constants.NEAR if small else constants.NEAR_WITHOUT_B
-        near = near if method is LMM else 0.0
+    if near is None and method is LMM:
+        near = constants.NEAR if facts.has_small_jacobian(x) else constants.NEAR_WITHOUT_B
     every = constants.STEPS_OF_LMM if method is LMM else 1
-    looks = _Looks(facts, rank, max(near * facts.scale, facts.rounding))
+    looks = _Looks(facts, rank, max((near or 0.0) * facts.scale, facts.rounding))
     result = solve(
         facts.problem,
         method,

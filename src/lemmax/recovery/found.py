@@ -30,13 +30,6 @@ class Recovery:
     map: AbstractMap | None
     """The map with the rank that was found; None after loading if it was a user's function."""
     status: RecoveryStatus
-    rank: int | None
-    """Number of terms; None for a map without terms."""
-    rank_bound: int | None
-    """The given bound on the rank."""
-    sizes: np.ndarray | None
-    """Sizes of the terms, largest first: singular values of a matrix, or of the unfoldings of a
-    tensor. Those beyond the rank were cut off."""
     residual: np.ndarray
     """Observations of the point minus the data; NaN where data are missing."""
     outliers: Any
@@ -58,6 +51,13 @@ class Recovery:
     steps: int
     seconds: float
     """Wall-clock time, including compilation."""
+    rank: int | None = None
+    """Number of terms; None for a map without terms."""
+    rank_bound: int | None = None
+    """The given bound on the rank."""
+    sizes: np.ndarray | None = None
+    """Sizes of the terms, largest first: singular values of a matrix, or of the unfoldings of a
+    tensor. Those beyond the rank were cut off."""
     doubtful: tuple[list[int], ...] = ()
     """For observed entries: rows and columns, or slices, that the data do not determine, one list
     for each mode. A certified answer may be wrong there; without them, there may be a certified
