@@ -25,16 +25,14 @@ import lemmax as lm
 from lemmax._terms.unfolding import core_from_entries
 from lemmax.recovery import (
     _certificate,
-    _factor_start,
+    _entries,
     _pipeline,
     _propose,
     _refine,
     _rivals,
     _select,
-    _tables,
 )
 from lemmax.recovery import _constants as constants
-from lemmax.recovery._facts import Facts
 
 from . import _recover_challenges, _recover_honesty, _recover_maps
 from ._recover_cases import row_of
@@ -82,19 +80,16 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "lower ranks": _patched(_propose, "lower_ranks", lambda bound: []),
     "nested ranks": _patched(_pipeline, "nested_ranks", lambda sizes, superfluous: [len(sizes)]),
     "gaps first": _patched(constants, "GAP", np.inf),
-    "exact unfolding": _patched(_factor_start, "_unfolded", lambda entries: None),
-    "rank of a table": _patched(_tables, "_best_rank", lambda problem, found: found.rank),
+    "exact unfolding": _patched(_entries.Array, "unfolded", lambda array: None),
+    "rank of a table": _patched(_entries, "_best_rank", lambda facts, found: found.rank),
     "restarts": _patched(lm, "recover", functools.partial(lm.recover, restarts=0)),
-    "factor model of a tensor": _patched(_factor_start, "_tensor", lambda entries: None),
-    "lost columns": _patched(_factor_start, "core_from_entries", _with_all_columns),
+    "factor model of a tensor": _patched(_entries.Array, "tensor", lambda array: None),
+    "lost columns": _patched(_entries, "core_from_entries", _with_all_columns),
     "end near a solution": _patched(constants, "NEAR", 0.0),
     "largest Gaussian": _patched(_select, "largest_gaussian", lambda count: constants.BULK),
-    "separation of exact fits": _patched(
-        Facts, "nearly_explained", lambda facts, r: facts.known & (np.abs(r) <= facts.zero)
-    ),
     "rivals by chance": _patched(_rivals, "_by_chance", lambda *_: 0.0),
     "errors of predictions": _patched(
-        _pipeline, "spread", lambda facts, best, hidden: np.ones(hidden.shape)
+        _pipeline, "spread_of_predictions", lambda facts, best, hidden: np.ones(hidden.shape)
     ),
     **{name.replace("_", " "): _without_test(name) for name in _TESTS},
 }

@@ -134,12 +134,32 @@ def test_wrong_entries_that_are_all_alike_are_no_term():
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_units_do_not_matter(scale):
     tensor, _, _ = spoiled(7)
-    given = Options(components=2)  # where two numbers of terms are as good, a last bit decides
+    given = Options(most=4)
     one, other = fit_tensor(tensor, options=given), fit_tensor(tensor * scale, options=given)
+    assert one.rank == other.rank == 2
     np.testing.assert_array_equal(one.wrong, other.wrong)
     errors = one.standard_errors()
     np.testing.assert_allclose(other.standard_errors(), scale * errors, rtol=0.01)
     assert np.all(np.abs(other.values() / scale - one.values()) < 0.02 * errors)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_modes_and_slices_does_not_matter(seed):
+    """Nor a unit, where two numbers of terms are nearly as good: bad data, more terms than rows."""
+    rng = np.random.default_rng(seed)
+    tensor, _, _ = spoiled(seed, wrong=0.25, rank=4, shape=(9, 6, 8))
+    orders = [rng.permutation(side) for side in tensor.shape]
+    one = fit_tensor(tensor, options=Options(most=6))
+    views = {
+        "transposed": (np.transpose(tensor, (2, 0, 1)), lambda v: np.transpose(v, (1, 2, 0))),
+        "permuted": (tensor[np.ix_(*orders)], lambda v: v[np.ix_(*map(np.argsort, orders))]),
+        "times 1e3": (1e3 * tensor, lambda v: v / 1e3),
+    }
+    for name, (view, back) in views.items():
+        other = fit_tensor(view, options=Options(most=6))
+        assert other.rank == one.rank, name
+        away = np.linalg.norm(back(other.values()) - one.values())
+        assert away < 1e-4 * np.linalg.norm(one.values()), name
 
 
 def test_slices_of_which_nothing_is_known_are_named():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lemmax as lm
-from lemmax._terms import Components, lonely_lines
+from lemmax._terms import Components
 from lemmax.estimators import RobustPCA
 
 
@@ -43,18 +43,6 @@ def test_a_row_that_is_wrong_altogether_is_not_explained():
     assert not found.status.succeeded
     others = np.arange(30) != 7
     np.testing.assert_allclose(found.point.dense()[others], table[others], atol=1e-10)
-
-
-def test_a_row_with_a_component_of_its_own_is_lonely():
-    rng = np.random.default_rng(1)
-    left, right = rng.standard_normal((12, 3)), rng.standard_normal((9, 3))
-    assert lonely_lines((left, right), 0.99) == ([], [])
-    third = rng.standard_normal((8, 3))
-    assert lonely_lines((left, right, third), 0.99) == ([], [], [])
-    left[:, 2] = 0
-    left[4, 2] = 1.0
-    assert lonely_lines((left, right), 0.99) == ([4], [])
-    assert lonely_lines((right, left, third), 0.99) == ([], [4], [])
 
 
 @pytest.mark.parametrize("sizes", [(5, 40, 7), (40, 5, 7), (6, 6, 2)])

@@ -259,6 +259,23 @@ def test_recoveries(tmp_path):
     assert lm.load(path, model=own.map).map is own.map
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"outliers": (np.array([99]), np.array([0]))}, "its outliers are not places"),
+        ({"outliers": (np.array([0, 1]), np.array([0, 1, 2]))}, "its outliers are not places"),
+        ({"x": (np.ones((3, 1)), np.ones((9, 1)))}, "takes parameters of shape"),
+    ],
+)
+def test_a_recovery_whose_parts_do_not_fit_together_is_refused(tmp_path, change, sentence):
+    table = np.outer(np.arange(1.0, 13.0), np.arange(1.0, 10.0))
+    found = lm.recover(table, lm.maps.LowRank((12, 9), rank=1))
+    path = tmp_path / "r.safetensors"
+    dataclasses.replace(found, **change).save(path)
+    with pytest.raises(Unreadable, match=sentence):
+        lm.load(path)
+
+
 def curve(x, t):
     turned = jax.lax.complex(jnp.cos(x["b"][0] * t), jnp.sin(x["b"][0] * t))
     return {"y": x["a"].astype(complex) * turned, "z": x["b"] * jnp.sum(t)}

@@ -228,6 +228,8 @@ class Reading:
         # Initialisers are bypassed: they may take other arguments than the fields.
         for field, value in of.items():
             object.__setattr__(made, field, value)
+        if hasattr(made, "check_saved"):
+            made.check_saved()
         return made
 
 

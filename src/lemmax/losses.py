@@ -113,6 +113,14 @@ class AbstractLoss(eqx.Module):
             lambda loss: loss.weights, self, to_device(weights), is_leaf=lambda leaf: leaf is None
         )
 
+    def precisions(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The inverse variances of observations that the weights stand for; 0 of missing ones.
+
+        A robust loss multiplies residuals by its weights, a squared one their squares.
+        """
+        weights = np.asarray(1.0 if self.weights is None else self.weights, np.float64)
+        return np.broadcast_to(weights**2 if self.robust else weights, shape)
+
     def _weighted(self, terms: Array) -> Array:
         return terms if self.weights is None else self.weights.astype(terms.dtype) * terms
 

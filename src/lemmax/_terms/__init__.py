@@ -1,11 +1,12 @@
 """Sums of outer products in NumPy: unfoldings, Tucker form, CP decomposition."""
 
-from .components import Components, lonely_lines, unfoldings
+from .components import Components, unfoldings
 from .decompose import decompose, leading_terms
 from .tensors import (
     Tucker,
     balanced,
     leading_vectors,
+    mode_order,
     multiplied,
     nearest_tucker,
     outer_products,
@@ -20,7 +21,7 @@ __all__ = [
     "decompose",
     "leading_terms",
     "leading_vectors",
-    "lonely_lines",
+    "mode_order",
     "multiplied",
     "nearest_tucker",
     "outer_products",

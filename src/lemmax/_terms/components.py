@@ -1,4 +1,4 @@
-"""Components of a factored matrix or tensor, and rows with high leverage on one of them."""
+"""Components of a factored matrix or tensor."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -31,17 +31,3 @@ def unfoldings(factors: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.n
     for mode, factor in enumerate(factors):
         others = tuple(other for k, other in enumerate(factors) if k != mode)
         yield factor, term_columns(others)
-
-
-def lonely_lines(factors: Sequence[np.ndarray], leverage: float) -> tuple[list[int], ...]:
-    """Rows and columns (for a tensor: slices along each mode) that determine a component alone.
-
-    Their leverage on the column space is above a threshold near 1. None is returned if there are
-    hardly more rows than components, since all leverages are high then.
-    """
-    lines = []
-    for pair in unfoldings(factors):
-        left = Components.standing(*pair).left
-        lonely = np.flatnonzero(np.sum(left**2, axis=1) > leverage).tolist()
-        lines.append(lonely if len(left) > left.shape[1] + 1 else [])
-    return tuple(lines)

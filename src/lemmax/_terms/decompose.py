@@ -9,6 +9,7 @@ from .polish import polish
 from .tensors import (
     Tucker,
     balanced,
+    mode_order,
     nearest_tucker,
     simultaneous_diagonalisation,
     symmetric_terms,
@@ -40,7 +41,9 @@ def decompose(
     order, size = tucker.core.ndim, float(np.linalg.norm(tucker.core))
     if size == 0:  # no direction to start from
         return tuple(np.zeros((len(basis), rank)) for basis in tucker.bases)
-    core = tucker.core / size
+    # Jennrich's algorithm treats modes differently: the first two have the longest sides.
+    modes = mode_order(tuple(len(basis) for basis in tucker.bases), tucker.core)
+    core = np.transpose(tucker.core, modes) / size
     best: Factors = ()
     error = np.inf
     for candidate in itertools.islice(_candidates(core, rank, symmetric, rng), tries):
@@ -49,7 +52,7 @@ def decompose(
             best, error = polished, left
         if error < _GOOD_FIT:
             break
-    factors = best if symmetric else balanced(best)
+    factors = best if symmetric else balanced(tuple(best[modes.index(k)] for k in range(order)))
     factors = tuple(
         size ** (1 / order) * (basis @ factor)
         for basis, factor in zip(tucker.bases, factors, strict=True)

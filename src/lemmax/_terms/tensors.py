@@ -27,6 +27,16 @@ def unfolded(tensor: np.ndarray, mode: int) -> np.ndarray:
     return np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
 
 
+def mode_order(sides: tuple[int, ...], tensor: np.ndarray) -> tuple[int, ...]:
+    """The modes in an order that transposing does not change: those of long sides first.
+
+    Of equal sides, the one whose slices differ more in size is first.
+    """
+    squares = [np.sum(unfolded(tensor, mode) ** 2, axis=1) for mode in range(tensor.ndim)]
+    unequal = [float(np.sum(each**2)) for each in squares]
+    return tuple(sorted(range(len(sides)), key=lambda mode: (-sides[mode], -unequal[mode])))
+
+
 def multiplied(
     tensor: np.ndarray, matrices: tuple[np.ndarray, ...], skip: int | None = None
 ) -> np.ndarray:
@@ -66,9 +76,9 @@ def nearest_tucker(array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool
     if symmetric:
         array = symmetrised(array)
     bases = tuple(leading_vectors(unfolded(array, mode), rank) for mode in range(order))
-    shares = [np.ones(basis.shape[1]) for basis in bases]
+    shares, modes = [np.ones(basis.shape[1]) for basis in bases], mode_order(array.shape, array)
     for _ in range(_SWEEPS):
-        for mode in range(order):
+        for mode in modes:
             basis, shares[mode] = _shrunk(unfolded(multiplied(array, bases, mode), mode), rank)
             if symmetric:
                 bases, shares = (basis,) * order, [shares[mode]] * order
@@ -82,13 +92,22 @@ def nearest_tucker(array: np.ndarray, rank: int, *, symmetric: bool, noisy: bool
 
 def leading_vectors(matrix: np.ndarray, rank: int) -> np.ndarray:
     """Left singular vectors from the small Gram matrix, which is accurate enough here."""
-    return np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :rank]
+    return _signed(np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :rank])
+
+
+def _signed(vectors: np.ndarray) -> np.ndarray:
+    """Columns with the sign of the sum of their cubes.
+
+    LAPACK's signs depend on the order of rows and on the last bit, and random combinations of
+    coordinates along these vectors would, too.
+    """
+    return vectors * np.where(np.sum(vectors**3, axis=0) < 0, -1.0, 1.0)
 
 
 def _shrunk(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """Leading left singular vectors and their shrinkage factors."""
     squares, vectors = np.linalg.eigh(matrix @ matrix.T)
-    squares, vectors = np.maximum(squares[::-1], 0), vectors[:, ::-1]
+    squares, vectors = np.maximum(squares[::-1], 0), _signed(vectors[:, ::-1])
     edge = squares[rank] if rank < len(squares) else 0.0
     kept = squares[:rank]
     return vectors[:, :rank], 1 - edge / np.where(kept > 0, kept, 1)
@@ -109,7 +128,9 @@ def simultaneous_diagonalisation(
     right = leading_vectors(unfolded(slices, 1), count)
     small = np.einsum("ijk,ia,jb->abk", slices, left, right)
     one, other = np.moveaxis(small @ rng.standard_normal((small.shape[2], 2)), 2, 0)
-    first = left @ np.real(np.linalg.eig(one @ np.linalg.pinv(other))[1])
+    values, vectors = np.linalg.eig(one @ np.linalg.pinv(other))
+    # Of a complex pair both parts: the same real part twice would be singular.
+    first = left @ np.where(np.imag(values) < 0, np.imag(vectors), np.real(vectors))
     rest = np.linalg.pinv(first) @ unfolded(core, 0)
     terms = [_rank_one(term.reshape(core.shape[1:])) for term in rest]
     return first, *(np.stack(columns, axis=1) for columns in zip(*terms, strict=True))

@@ -40,6 +40,11 @@ class TensorCells:
         """The same with more holes."""
         return TensorCells(np.where(chosen, 0.0, self.values), np.where(chosen, 0.0, self.weights))
 
+    def transposed(self, order: tuple[int, ...]) -> "TensorCells":
+        """With the modes in another order."""
+        values, weights = (np.transpose(each, order) for each in (self.values, self.weights))
+        return TensorCells(np.ascontiguousarray(values), np.ascontiguousarray(weights))
+
     def pieces(self) -> list[slice]:
         """Of slices along the first mode: what is computed at a piece stays near the processor."""
         step = max(1, constants.PIECE * len(self.values) // self.values.size)
@@ -114,6 +119,11 @@ class TensorModel(NamedTuple):
             for mode in self.modes
         )
         return self._replace(modes=modes, precision=self.precision[kept])
+
+    def transposed(self, order: tuple[int, ...]) -> "TensorModel":
+        """With the modes in another order."""
+        modes = tuple(self.modes[mode] for mode in order)
+        return self._replace(modes=modes, right=np.transpose(self.right, order))
 
     def values(self) -> np.ndarray:
         """At every entry."""

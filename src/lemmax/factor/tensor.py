@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from .._draws import uniform_by_rank
-from .._terms import balanced, decompose, nearest_tucker, unfolded
+from .._terms import balanced, decompose, mode_order, nearest_tucker, unfolded
 from ..status import Stopped
 from . import _constants as constants
 from ._calibration import LEVELS, Calibration, calibrated
@@ -144,7 +144,10 @@ def fit_tensor(
     values = np.where(known, tensor, 0.0)
     unit = constants.NORMAL * float(np.median(np.abs(values[known])))
     unit = unit or float(np.sqrt(np.mean(values[known] ** 2))) or 1.0
-    cells = TensorCells(values / unit, weights / np.mean(weights, where=known))
+    given = TensorCells(values / unit, weights / np.mean(weights, where=known))
+    # Modes take turns, so the fit depends on their order, and must not on that of the tensor.
+    order = mode_order(values.shape, values)
+    cells, back = given.transposed(order), tuple(np.argsort(order).tolist())
     setting = Setting(
         robust=options.robust,
         own_noise=False,
@@ -154,7 +157,8 @@ def fit_tensor(
     )
     rng = np.random.default_rng(options.seed)
     share = min(constants.ASIDE, constants.ENOUGH_ASIDE / known.sum())
-    chosen = uniform_by_rank(values, known, rng) < share
+    aside_of_given = uniform_by_rank(values, known, rng) < share
+    chosen = np.transpose(aside_of_given, order)
 
     def watch(step: int, noise: float) -> None:
         late = max_seconds is not None and time.perf_counter() - began > max_seconds
@@ -162,11 +166,11 @@ def fit_tensor(
             raise Stopped
 
     run, low = _Run(setting, watch), False
-    aside = Aside.none(cells.flat)
+    aside = Aside.none(given.flat)
     try:
         best = _best_rank(cells.without(chosen), cells, chosen, options, run, rng)
         model, low = best.model, best.bound_is_low
-        aside = _measured(cells, model, chosen)
+        aside = _measured(given, model.transposed(back), aside_of_given)
         # Weights anew: a fit that begins with those where another ended keeps them.
         model = run.over(cells, first_model(cells, model.factors, setting)).without_dead_terms()
     except (Stopped, KeyboardInterrupt):
@@ -174,7 +178,8 @@ def fit_tensor(
         if run.last is None:
             raise
         model = run.last
-    return TensorFit(cells, model, unit, setting, aside, run, low, time.perf_counter() - began)
+    model = model.transposed(back)
+    return TensorFit(given, model, unit, setting, aside, run, low, time.perf_counter() - began)
 
 
 class _Run(Sweeps):
@@ -243,17 +248,17 @@ def _best_rank(
         if not _is_better(more, best):
             break
         if best.model.rank == most:
-            return best._replace(bound_is_low=True)
+            return best._replace(bound_is_low=_is_better(more, best, constants.SURELY))
         best = more
     while best.model.rank > 1 and not _is_better(best, fewer := fitted(best.model.rank - 1)):
         best = fewer
     return best
 
 
-def _is_better(one: _Rank, other: _Rank) -> bool:
-    """Whether the errors of a fit are smaller, by more than their standard error."""
+def _is_better(one: _Rank, other: _Rank, surely: float = 1.0) -> bool:
+    """Whether the errors of a fit are smaller, by more than so many standard errors."""
     gain = other.errors - one.errors
-    return bool(np.mean(gain) > np.std(gain) / np.sqrt(len(gain)))
+    return bool(np.mean(gain) > surely * np.std(gain) / np.sqrt(len(gain)))
 
 
 def _standing(tensor: np.ndarray, most: int) -> int:

@@ -4,8 +4,6 @@
 is in docs/recover.md.
 """
 
-import numpy as np
-
 # --- Zero.
 # A residual is a rounding error below this many units of rounding of the data. The largest one may
 # exceed the median by the second factor.
@@ -51,11 +49,6 @@ BULK = 3.0
 EXACT_ERROR, NOISY_ERROR = 1e-6, 0.1
 # If more than this share of the data is zero, at most this share may be outliers.
 MANY_ZEROS = 0.1
-# First by third quartile of the sizes under Cauchy's law; .28 under the normal law. A fit that
-# explains two models by halves is below: no noise of one size has such tails.
-CAUCHY = float(np.tan(np.pi / 8) / np.tan(3 * np.pi / 8))
-# The leverage above which a row has a component of its own.
-LONELY = 0.99
 # Fits through as few entries of a row as there are terms: all, or this many random ones.
 DRAWS = 500
 # One of so many parts of the data is held out at a time, until there are so many predictions.

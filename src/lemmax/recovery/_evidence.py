@@ -1,27 +1,20 @@
 """From a fit to the case that the tests of the certificate judge."""
 
-import functools
 import math
 from collections.abc import Callable
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
-from .._programs import compiled
-from .._terms import lonely_lines
 from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
-from ..methods._measured import measured_jacobian
-from ..problem import Composite
 from . import _constants as constants
-from ._certificate import Case, Certificate, certified
+from ._certificate import Case, Certificate, Predictions, certified
 from ._facts import Facts
-from ._hold_out import Predictions
-from ._left_over import left_over, left_over_of_measurements
+from ._left_over import left_over
 from ._rivals import contested
 from ._select import Fitted
-from ._tangent import Tangent, tangent_of_entries, tangent_of_matrix, tangent_unseen
+from ._tangent import Tangent, spread_of_entries, tangent_of_entries, tangent_of_measurements
 
 
 def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
@@ -29,11 +22,10 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
-        return Certificate.of_nothing(facts.known, fitted.freedom, said)
+        return Certificate.of_nothing(fitted, said)
     exact, residual, used = facts.vanishes(fitted.residual), fitted.residual, fitted.used
     noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
     level = facts.zero if exact else constants.BULK * fitted.scale
-    perhaps = constants.BULK * level
     case = Case(
         exact=exact,
         residual=residual,
@@ -43,14 +35,13 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
         used=used,
         noise=noise,
         level=level,
-        perhaps=perhaps,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
         predict=predict,
     )
     if fitted.map.ranked is not None:
-        rest = left_over if facts.entrywise else left_over_of_measurements
-        case = case._replace(left_over=functools.partial(rest, facts, residual, perhaps))
+        # If the noise was underestimated, so large residuals may be noise.
+        case = case._replace(left_over=lambda: left_over(facts, residual, constants.BULK * level))
     terms = fitted.map.terms(fitted.x) if facts.entrywise and facts.robust else None
     return certified(case if terms is None else _with_lines(case, facts, *terms))
 
@@ -61,19 +52,15 @@ def _with_lines(case: Case, facts: Facts, map: AbstractRankedMap, x: Parameters)
     factors = [np.asarray(factor, np.float64) for factor in map(x).factors]
     places = facts.operator.places(case.used)
     counts = [np.bincount(k, minlength=len(f)) for k, f in zip(places, factors, strict=True)]
-    # A rival through a few noisy entries has their noise, and may miss one that it explains.
-    slack = 0 if case.exact else 1
 
     def rivals() -> tuple[float, tuple[list[int], ...]]:
-        known = facts.known
-        seen = facts.operator.places(known), facts.data[known], case.used[known]
-        return contested(factors, *seen, case.level, slack)
+        known = case.known
+        seen = facts.operator.places(known), case.data[known], case.used[known]
+        # A rival through a few noisy entries has their noise, and may miss one that it explains.
+        return contested(factors, *seen, case.level, slack=0 if case.exact else 1)
 
-    return case._replace(
-        lonely=lonely_lines(factors, constants.LONELY),
-        short=tuple(np.flatnonzero(n < factors[0].shape[1]).tolist() for n in counts),
-        rivals=rivals,
-    )
+    short = tuple(np.flatnonzero(n < factors[0].shape[1]).tolist() for n in counts)
+    return case._replace(short=short, rivals=rivals)
 
 
 def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tangent:
@@ -83,10 +70,19 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
         return tangent_of_entries(facts.problem, *terms, used, fitted.freedom)
     if facts.has_small_jacobian(x):
         freedom = None if map.ranked is None else fitted.freedom
-        matrix = _derivative(facts.problem, facts.on_device(x))
-        return tangent_of_matrix(map, x, matrix, used, freedom)
-    measured = (fitted.residual + facts.data)[used]
-    return tangent_unseen(float(np.linalg.norm(measured)) / norm, fitted.freedom)
+        return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom)
+    # Else as if all tangents had the gain of the point itself.
+    gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
+    return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
+
+
+def spread_of_predictions(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
+    """Expected standard deviations of errors of prediction, in units of the noise."""
+    shown = fitted.used & ~hidden
+    if facts.entrywise and fitted.map.ranked is not None:
+        return spread_of_entries(facts.problem, fitted.map.ranked, fitted.x, shown, hidden)
+    left = max(float(shown.sum()) - fitted.freedom, 1.0)
+    return np.full(hidden.shape, np.sqrt(1 + constants.VARIANCE * fitted.freedom / left))
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:
@@ -94,8 +90,3 @@ def _norm(map: AbstractMap, x: Parameters) -> float:
         return float(map(jax.tree.map(jax.numpy.asarray, x)).norm())
     factors = [np.asarray(factor, np.float64) for factor in map.ranked(x).factors]
     return math.sqrt(max(float(np.sum(math.prod(f.T @ f for f in factors))), 0.0))
-
-
-@compiled
-def _derivative(problem: Composite, x: Parameters) -> Array:
-    return measured_jacobian(problem, x)

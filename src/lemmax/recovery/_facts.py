@@ -14,7 +14,6 @@ from .._dtype import cast_floats
 from .._programs import compiled
 from .._typing import Parameters
 from ..init import random_starts
-from ..maps import AbstractMap
 from ..problem import Composite
 from ..status import Stopped
 from . import _constants as constants
@@ -48,6 +47,10 @@ class Facts:
         if self.watch(stage, step, value):
             raise Stopped
 
+    def watch_factors(self, stage: str, sweep: int, noise: float) -> bool:
+        """The callback of the factor model."""
+        return self.watch("factor model", sweep, noise)
+
     def residual(self, x: Parameters) -> np.ndarray:
         """Observations of a point minus the data, as float64 NumPy array; one pass."""
         self.passes += 1
@@ -74,25 +77,11 @@ class Facts:
         """Whether most residuals (all, if the loss is not robust) are rounding errors."""
         return self.typical(residual) <= self.rounding
 
-    def nearly_explained(self, residual: np.ndarray) -> np.ndarray:
-        """Inliers of an exact fit that has not converged everywhere.
-
-        Residuals of inliers go to the size of rounding errors, those of outliers stay at the size
-        of the data: the geometric mean of both sizes separates them.
-        """
-        return self.known & (np.abs(residual) <= math.sqrt(self.rounding * self.scale))
-
     def cut(self, x: Parameters, rank: int | None) -> Parameters:
         """The leading terms of x, padded with zeros so that no new shape is compiled."""
         if self.ranked is None or rank is None or rank >= self.ranked.rank:
             return x
         return self.ranked.truncate(x, rank, np.random.default_rng(0))
-
-    def own(self, x: Parameters, rank: int | None) -> tuple[AbstractMap, Parameters]:
-        """The map of the given rank, and its parameters."""
-        if self.ranked is None or rank is None:
-            return self.map, x
-        return self.ranked.first_terms(x, rank)
 
     def freedom(self, x: Parameters, rank: int | None) -> int:
         """Degrees of freedom of a fit; the number of parameters if the map has no rank."""
@@ -108,31 +97,26 @@ class Facts:
         return data.size * count * (point + 4 * count) <= constants.LARGEST_B
 
     @functools.cached_property
-    def labels(self) -> np.ndarray:
-        """A number for every observation; equal numbers mark observations of the same quantity.
+    def labels(self) -> np.ndarray | None:
+        """Equal numbers mark observations of the same quantity; None if all are different.
 
         Two observations are equal if they agree at a random point.
         """
-        if self.map.parameter_shapes is None:  # values of a function
-            return np.arange(self.data.size).reshape(self.data.shape)
+        shape = self.operator.point_shape
+        whole = self.entrywise and shape is None and not self.map.symmetric
+        if whole or self.map.parameter_shapes is None:  # or values of a function
+            return None
         if self.entrywise and self.map.symmetric is not None:
-            return self._numbers_of_entries()
+            places = self.operator.places(np.ones(self.data.shape, bool))
+            if self.map.symmetric:
+                places = tuple(np.sort(np.stack(places), axis=0))
+            return np.ravel_multi_index(places, shape or self.data.shape).reshape(self.data.shape)
         dtype = self.problem.data.dtype
         x = cast_floats(random_starts(self.map, 1, seed=0)[0], dtype)
         seen = self.residual(x) + self.data
         digits = 12 if dtype == np.float64 else 5
         rounded = np.round(seen / np.max(np.abs(seen)), digits)
         return np.unique(rounded, return_inverse=True)[1].reshape(self.data.shape)
-
-    def _numbers_of_entries(self) -> np.ndarray:
-        """The index of every observed entry, the same for all permutations if symmetric."""
-        shape = self.data.shape
-        if self.operator.point_shape is None and not self.map.symmetric:
-            return np.arange(math.prod(shape)).reshape(shape)
-        places = self.operator.places(np.ones(shape, bool))
-        if self.map.symmetric:
-            places = tuple(np.sort(np.stack(places), axis=0))
-        return np.ravel_multi_index(places, self.operator.point_shape or shape).reshape(shape)
 
 
 @compiled
@@ -143,7 +127,7 @@ def _residual(problem: Composite, x: Parameters) -> Array:
 def typical_size(data: Any, known: np.ndarray) -> float:
     """The median size of the data that are known and not zero."""
     sizes = np.abs(np.asarray(data, np.float64)[known])
-    return float(np.median(sizes[sizes > 0]))
+    return float(np.median(sizes[sizes > 0])) if np.any(sizes) else 0.0
 
 
 def parameter_count(x: Parameters) -> int:

@@ -14,7 +14,6 @@ from ..fit import _constants as constants
 from ..losses import SquaredL2
 from ..maps import AbstractMap
 from ..problem import Composite
-from ._objections import Objection
 from .found import Recovery, RecoveryStatus
 
 _STATUSES = {
@@ -44,30 +43,22 @@ def recover_function(
     def observed(x: Parameters) -> Any:
         return operator.measure(map(x))
 
-    weights = problem.weights
-    y = np.where(weights > 0, np.asarray(problem.data, np.float64), np.nan)
+    precisions = problem.loss.precisions(problem.data.shape)
+    known = precisions > 0
+    y = np.where(known, np.asarray(problem.data, np.float64), np.nan)
     fitted = fit(
         # Programs of the function itself are shared between calls.
         map.model if operator.entrywise and operator.point_shape is None else observed,
         y,
         x0,
         loss=None if robust else SquaredL2(),
-        sigma=_sigma(weights, robust),
+        sigma=None if np.all(precisions[known] == 1) else 1 / np.sqrt(precisions + ~known),
         callback=callback,
         max_seconds=max_seconds,
         progress=progress,
         starts=constants.STARTS if restarts else 0,
     )
     return _as_recovery(map, fitted)
-
-
-def _sigma(weights: np.ndarray, robust: bool) -> np.ndarray | None:
-    """Standard deviations that correspond to the weights of a loss."""
-    positive = weights > 0
-    if np.all(weights[positive] == 1):
-        return None
-    roots = weights if robust else np.sqrt(weights)
-    return 1 / np.where(positive, roots, 1)
 
 
 def _as_recovery(map: AbstractMap, fitted: Fit) -> Recovery:
@@ -81,9 +72,6 @@ def _as_recovery(map: AbstractMap, fitted: Fit) -> Recovery:
         x=fitted.x,
         map=map,
         status=status,
-        rank=None,
-        rank_bound=None,
-        sizes=None,
         residual=np.asarray(fitted.residual),
         outliers=fitted.outliers,
         noise=float("nan") if interrupted else fitted.noise,
@@ -91,16 +79,11 @@ def _as_recovery(map: AbstractMap, fitted: Fit) -> Recovery:
         freedom=len(fitted.names),
         needed=len(fitted.names),
         observations=fitted.observations,
-        objections=tuple(_objection(said) for said in fitted.objections),
-        doubtful=(),
+        objections=tuple(fitted.objections),
         passes=fitted.starts,
         steps=fitted.starts,
         seconds=fitted.seconds,
     )
-
-
-def _objection(said: str) -> Objection:
-    return Objection(said.replace("{", "{{").replace("}", "}}"))
 
 
 def _point_error(map: AbstractMap, fitted: Fit) -> float:

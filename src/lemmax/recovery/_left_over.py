@@ -17,37 +17,30 @@ from ..points import KruskalPoint
 from . import _constants as constants
 from ._facts import Facts
 
-_TINY = float(np.finfo(np.float64).tiny)
-
 
 def left_over(facts: Facts, residual: np.ndarray, level: float) -> float:
-    """The norm of what stands out of the noise in the residuals of entries up to a level."""
-    used, shape = facts.known & (np.abs(residual) <= level), facts.operator.point_shape
-    if shape is None:
-        rest = np.where(used, residual, 0.0)
-    elif math.prod(shape) > constants.LARGE:
+    """The norm of what stands out of the noise in the residuals up to a level."""
+    used = facts.known & (np.abs(residual) <= level)
+    counted, shape = np.where(used, residual, 0.0), facts.operator.point_shape
+    if not np.any(counted) or (facts.entrywise and math.prod(shape or ()) > constants.LARGE):
         return 0.0
-    else:
-        rest = np.zeros(shape)
-        np.add.at(rest, facts.operator.places(used), residual[used])
-    share = float(used.sum()) / rest.size
-    if not share:
-        return 0.0
+    if not facts.entrywise:
+        return _left_over_of_measurements(facts, counted)
+    rest = counted if shape is None else Observations(facts.problem).adjoint(counted)
     rng, norms = np.random.default_rng(0), []
     for mode in range(rest.ndim if rest.ndim > 2 else 1):
         matrix = unfolded(rest, mode)
         matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
         by_chance = _by_chance(rng, matrix, lambda signed: float(np.max(_singular_values(signed))))
         values = _singular_values(matrix)
-        # What is seen of a component is the share of it that is observed.
-        norms.append(float(np.linalg.norm(values[values > by_chance])) / share)
-    return max(norms)
+        norms.append(float(np.linalg.norm(values[values > by_chance])))
+    # What is seen of a component is the share of it that is observed.
+    return max(norms) * rest.size / float(used.sum())
 
 
-def left_over_of_measurements(facts: Facts, residual: np.ndarray, level: float) -> float:
-    """The size of a term that stands out of the noise in the residuals up to a level."""
+def _left_over_of_measurements(facts: Facts, counted: np.ndarray) -> float:
+    """The size of a term that stands out of the noise."""
     observed = Observations(facts.problem)
-    counted = np.where(observed.known & (np.abs(residual) <= level), residual, 0.0)
     point, value = _leading_term(observed.adjoint(counted))
 
     def of_term(signed: np.ndarray) -> float:
@@ -56,7 +49,8 @@ def left_over_of_measurements(facts: Facts, residual: np.ndarray, level: float) 
     if value <= _by_chance(np.random.default_rng(0), counted, of_term):
         return 0.0
     seen = np.where(counted != 0, observed.measure(point), 0.0)
-    return abs(float(np.vdot(seen, counted))) / max(float(np.vdot(seen, seen)), _TINY)
+    squares = float(np.vdot(seen, seen))
+    return abs(float(np.vdot(seen, counted))) / squares if squares else 0.0
 
 
 def _by_chance(

@@ -31,25 +31,22 @@ class Objection(str):
 
     def named(self, names: Sequence[Naming]) -> str:
         """With names of rows and columns."""
-        listed = [
-            _listed([name(k) for k in some[: _LISTED + 1]])
-            for name, some in zip(names, self.lines, strict=False)
-        ]
+        lines = zip(names, self.lines, strict=False)
+        listed = [_listed([name(k) for k in some]) for name, some in lines]
         return self.sentence.format(" and ".join(part for part in listed if part))
 
 
 def _numbered(lines: Lines) -> str:
     """Some rows and columns, or slices of a tensor, in words."""
-
-    def named(kind: str, places: list[int]) -> str:
-        listed = _listed([str(k) for k in places[: _LISTED + 1]])
-        return f"{kind}{'s' if len(places) > 1 else ''} {listed}"
-
-    if len(lines) == 2:
-        parts = [named(kind, some) for kind, some in zip(("row", "column"), lines, strict=True)]
-    else:
-        parts = [f"{named('slice', some)} of mode {mode}" for mode, some in enumerate(lines)]
-    return " and ".join(part for part, some in zip(parts, lines, strict=True) if some)
+    kinds = ("row{} {}", "column{} {}")
+    if len(lines) != 2:
+        kinds = [f"slice{{}} {{}} of mode {mode}" for mode in range(len(lines))]
+    parts = [
+        kind.format("s" if len(some) > 1 else "", _listed([str(k) for k in some]))
+        for kind, some in zip(kinds, lines, strict=True)
+        if some
+    ]
+    return " and ".join(parts)
 
 
 def _listed(names: list[str]) -> str:

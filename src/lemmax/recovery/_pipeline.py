@@ -1,19 +1,22 @@
 """From the data to an answer: propose, refine, select, certify, until an answer is certified."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import numpy as np
 
+from .._draws import uniform_by_rank
 from .._dtype import cast_floats
 from .._typing import Parameters
-from ..methods import AbstractMethod
 from ..problem import Composite
 from ..status import Stopped
-from ._certificate import Certificate
-from ._evidence import certify
-from ._facts import Facts, Watch, convincing_observations
-from ._hold_out import Predictions, predictions, spread
+from . import _constants as constants
+from ._certificate import Certificate, Predictions
+from ._evidence import certify, spread_of_predictions
+from ._facts import Facts, Watch, convincing_observations, typical_size
 from ._propose import Candidate, methods_for, propose
 from ._refine import approach, refit
 from ._select import Fitted, judged, nested_ranks
@@ -26,6 +29,29 @@ class Answer(NamedTuple):
     certificate: Certificate
     interrupted: bool = False
 
+    def times(self, data: float, parameters: float) -> "Answer":
+        """In another unit of the data, and of the parameters."""
+        fitted = self.fitted._replace(
+            x=jax.tree.map(lambda leaf: leaf * parameters, self.fitted.x),
+            residual=self.fitted.residual * data,
+            sizes=None if self.fitted.sizes is None else self.fitted.sizes * data,
+        )
+        certificate = self.certificate._replace(noise=self.certificate.noise * data)
+        return Answer(fitted, certificate, self.interrupted)
+
+
+def units(problem: Composite) -> tuple[float, float]:
+    """Powers of 2 for data and parameters: exact, and in these no square over- or underflows.
+
+    Near the median size of the data; 1 unless map and loss are homogeneous.
+    """
+    degree = problem.map.degree
+    if degree is None or problem.loss.degree is None:
+        return 1.0, 1.0
+    exponent = math.log2(typical_size(problem.data, problem.weights > 0))
+    root = int(exponent / degree)  # towards 0: the unit itself must not overflow
+    return 2.0 ** (root * degree), 2.0**root
+
 
 class Search:
     """The search for the point behind the data of one problem."""
@@ -33,21 +59,22 @@ class Search:
     def __init__(
         self, problem: Composite, x0: Parameters | None, seed: int, restarts: int, watch: Watch
     ):
-        self.facts = Facts(problem, watch)
-        self.x0, self.seed, self.restarts = x0, seed, restarts
+        data, parameters = self._units = units(problem)
+        problem = eqx.tree_at(lambda p: p.data, problem, problem.data / data)
+        self.facts, self.seed, self.restarts = Facts(problem, watch), seed, restarts
+        self.x0 = jax.tree.map(lambda leaf: leaf / parameters, x0)
         self._predicted: dict[int | None, Predictions] = {}
 
     def run(self) -> Answer:
         """The first certified answer; without one, the best fit and the objections to it."""
         try:
-            return self._run()
+            return self._run().times(*self._units)
         except (Stopped, KeyboardInterrupt):
             if self.facts.latest is None:
                 raise
             fitted = judged(self.facts, *self.facts.latest)
-            said = "the search was stopped"
-            verdict = Certificate.of_nothing(self.facts.known, fitted.freedom, said)
-            return Answer(fitted, verdict, interrupted=True)
+            verdict = Certificate.of_nothing(fitted, "the search was stopped")
+            return Answer(fitted, verdict, interrupted=True).times(*self._units)
 
     def _run(self) -> Answer:
         best: Fitted | None = None
@@ -100,14 +127,22 @@ class Search:
         return Answer(best._replace(x=x), verdict)
 
     def _predictions(self, best: Fitted) -> Predictions:
-        """By fits from scratch of the same rank."""
+        """By fits from scratch of the same rank, each without a fifth of the observations.
+
+        More often than once if these are few.
+        """
         if best.rank not in self._predicted:
-            self._predicted[best.rank] = predictions(
-                self.facts.problem,
-                self.seed,
-                lambda part: self._again(part, best),
-                lambda hidden: spread(self.facts, best, hidden),
-            )
+            facts, folds = self.facts, constants.FOLDS
+            draws = uniform_by_rank(facts.data, facts.known, np.random.default_rng(self.seed))
+            residual, spread = np.zeros(facts.data.shape), np.ones(facts.data.shape)
+            seen = np.ones(facts.data.shape, bool)
+            for fold in range(min(folds, -(-constants.ENOUGH_HIDDEN * folds // facts.count))):
+                hidden = (fold <= folds * draws) & (folds * draws < fold + 1)
+                again = self._again(facts.problem.without(hidden), best)
+                residual = np.where(hidden, again, residual)
+                spread = np.where(hidden, spread_of_predictions(facts, best, hidden), spread)
+                seen &= ~hidden
+            self._predicted[best.rank] = Predictions(residual, ~seen, spread)
         return self._predicted[best.rank]
 
     def _again(self, problem: Composite, best: Fitted) -> np.ndarray:
@@ -117,9 +152,7 @@ class Search:
         fitted = start.fitted
         if fitted is None:
             x = part.cut(start.x, rank)
-            method: AbstractMethod | None = None
-            if start.method is not None:
-                method = methods_for(part, x)[-1]
+            method = start.method and methods_for(part, x)[-1]
             fitted = refit(part, method, approach(part, method, x, rank), rank)
         self.facts.passes += part.passes
         self.facts.steps += part.steps

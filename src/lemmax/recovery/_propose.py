@@ -8,7 +8,7 @@ from ..init import spectral
 from ..init._random import random_starts_like
 from ..methods import AbstractMethod
 from ..status import Stopped
-from ._factor_start import factor_starts
+from ._entries import factor_starts
 from ._facts import Facts, convincing_observations
 from ._refine import LMM, PROX_LINEAR
 from ._select import Fitted, judged, lower_ranks
@@ -32,9 +32,13 @@ def propose(facts: Facts, x0: Parameters | None, seed: int, restarts: int) -> It
     """Candidates, the most promising first."""
     if x0 is not None:
         yield from _given(facts, x0, seed, restarts)
-    elif facts.entrywise and facts.ranked is not None:
-        yield from _from_entries(facts, seed, restarts)
-    else:
+        return
+    nothing = True
+    if facts.entrywise and facts.ranked is not None:
+        for candidate in _from_entries(facts, seed):
+            nothing = False
+            yield candidate
+    if nothing:
         yield from _from_measurements(facts, seed, restarts)
 
 
@@ -42,33 +46,28 @@ def _given(facts: Facts, x0: Parameters, seed: int, restarts: int) -> Iterator[C
     """The given start, then a spectral start for tensors, then random ones."""
     rank = None if facts.ranked is None else facts.ranked.largest_rank
 
-    def candidates(x: Parameters) -> Iterator[Candidate]:
-        x = facts.cut(x, rank)
+    def starts() -> Iterator[Parameters]:
+        yield x0
+        if is_tensor(facts):
+            yield _spectral(facts, seed)
+        yield from random_starts_like(facts.map, x0, restarts, seed)
+
+    for x in starts():
         for method in methods_for(facts, x):
-            yield Candidate(x, rank, method)
-
-    yield from candidates(x0)
-    if is_tensor(facts):
-        yield from candidates(_spectral(facts, seed))
-    for x in random_starts_like(facts.map, x0, restarts, seed):
-        yield from candidates(x)
+            yield Candidate(facts.cut(x, rank), rank, method)
 
 
-def _from_entries(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:
+def _from_entries(facts: Facts, seed: int) -> Iterator[Candidate]:
     """The factor model's points: fits, or near enough for least squares."""
-    nothing = True
-    for x, rank, sweeps, interrupted, residual in factor_starts(facts.problem, seed, facts.watch):
-        facts.steps += sweeps
-        facts.passes += 2 * sweeps
-        if interrupted:
+    for start in factor_starts(facts, seed):
+        x, rank, residual = start.x, start.rank, start.residual
+        facts.steps += start.sweeps
+        facts.passes += 2 * start.sweeps
+        if start.interrupted:
             facts.latest = x, rank, facts.residual(x) if residual is None else residual
             raise Stopped
-        nothing, fitted = False, None
-        if residual is not None:
-            fitted = judged(facts, x, rank, residual)
+        fitted = None if residual is None else judged(facts, x, rank, residual)
         yield Candidate(x, rank, conclusive=True, fitted=fitted)
-    if nothing:
-        yield from _from_measurements(facts, seed, restarts)
 
 
 def _from_measurements(facts: Facts, seed: int, restarts: int) -> Iterator[Candidate]:

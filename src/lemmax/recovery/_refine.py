@@ -1,27 +1,17 @@
 """Refine a start by a method of `lemmax.methods`, then by least squares on the bulk."""
 
-from collections.abc import Callable
-
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jax.scipy.sparse.linalg import cg
-from jaxtyping import Array
 
-from .._programs import compiled
-from .._tree import tree_dot
-from .._typing import Parameters, RealLike
+from .._typing import Parameters
 from ..methods import AbstractMethod, lmm
-from ..methods._measured import measured_jacobian
+from ..methods._least_squares import PASSES_BY_PRODUCTS, least_squares
 from ..methods._prox_linear import ProxLinear
 from ..methods.steps import BulkPolyak
-from ..points import DensePoint
-from ..problem import Composite
 from ..solve import Snapshot, solve
 from ..status import Status
 from . import _constants as constants
-from ._facts import Facts, parameter_count
+from ._facts import Facts
 from ._select import Fitted, bulk_of, judged
 
 _STEPS = BulkPolyak()
@@ -32,23 +22,23 @@ PROX_LINEAR = ProxLinear(inner_steps=constants.INNER_STEPS)
 
 
 def approach(
-    facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None
+    facts: Facts,
+    method: AbstractMethod | None,
+    x: Parameters,
+    rank: int | None,
+    near: float | None = None,
 ) -> Parameters:
-    """A point near a solution, from where least squares on the bulk converge."""
+    """Run a method until progress ends, or the median residual is this part of the data.
+
+    By default LMM ends near enough for least squares on the bulk. Prox-linear steps converge
+    quadratically themselves.
+    """
     if method is None:
         return x
-    if method is not LMM:  # prox-linear steps converge quadratically themselves
-        return _descend(facts, method, x, rank, 0.0)
-    near = constants.NEAR if facts.has_small_jacobian(x) else constants.NEAR_WITHOUT_B
-    return _descend(facts, method, x, rank, near)
-
-
-def _descend(
-    facts: Facts, method: AbstractMethod, x: Parameters, rank: int | None, near: float
-) -> Parameters:
-    """Run a method until the median residual is this part of the data, or progress ends."""
+    if near is None and method is LMM:
+        near = constants.NEAR if facts.has_small_jacobian(x) else constants.NEAR_WITHOUT_B
     every = constants.STEPS_OF_LMM if method is LMM else 1
-    looks = _Looks(facts, rank, max(near * facts.scale, facts.rounding))
+    looks = _Looks(facts, rank, max((near or 0.0) * facts.scale, facts.rounding))
     result = solve(
         facts.problem,
         method,
@@ -91,7 +81,8 @@ class _Looks:
         """Whether the value has stopped falling, relative to the loss of the bulk."""
         sizes = np.abs(residual)
         inside = np.where(sizes <= np.quantile(sizes, _STEPS.quantile), residual, 0.0)
-        bulk = float(_value(self.facts.problem, np.asarray(inside, self.facts.problem.data.dtype)))
+        problem = self.facts.problem
+        bulk = float(problem.loss.value(jnp.asarray(inside, problem.data.dtype)))
         gained = self.values[-4] - min(self.values[-3:])
         return gained <= constants.LEAST_DECREASE * bulk
 
@@ -99,7 +90,7 @@ class _Looks:
 def refit(facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int | None) -> Fitted:
     """Least squares on the bulk of the residuals, until the bulk stays the same."""
     if method is not None and not facts.has_small_jacobian(x):
-        x = _descend(facts, method, x, rank, 0.0)  # fewer passes than least squares without B
+        x = approach(facts, method, x, rank, 0.0)  # fewer passes than least squares without B
     x = facts.on_device(x, rank)
     residual, freedom = facts.residual(x), facts.freedom(x, rank)
     used, scale, moved = np.zeros_like(facts.known), np.inf, np.inf
@@ -108,21 +99,12 @@ def refit(facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int 
         facts.latest = x, rank, residual
         before, (used, scale) = used, bulk_of(residual, facts.known, freedom, facts.robust)
         facts.look("least squares", step, scale)
-        exact = facts.vanishes(residual)
-        if exact:
-            used = facts.nearly_explained(residual)
-            if np.max(np.abs(residual[used])) <= facts.zero:
-                break
-        elif np.array_equal(before, used) and moved <= 1e-3 * scale:
+        stands = np.array_equal(before, used) and moved <= 1e-3 * scale
+        slow = step >= constants.ROUNDS and scale > 0.9 * last_scale
+        if stands or slow or facts.vanishes(residual):
             break
-        if step >= constants.ROUNDS and scale > 0.9 * last_scale:
-            break
-        last_scale = scale
-        last_x, last = x, residual
+        last, last_scale = residual, scale
         x, residual, damping = _downhill(facts, x, rank, residual, used, damping)
-        if exact and not facts.vanishes(residual):  # some of these were outliers
-            x, residual = last_x, last
-            break
         moved = float(np.max(np.abs(residual - last)[facts.known]))
     return judged(facts, x, rank, residual)
 
@@ -141,83 +123,14 @@ def _downhill(
     def squares(residual: np.ndarray) -> float:
         return float(np.sum(weights[used] * residual[used] ** 2))
 
-    step = _least_squares(facts, x, residual, weights)
+    small = facts.has_small_jacobian(x)
+    step = least_squares(facts.problem, x, residual, weights, by_matrix=small)
+    facts.passes += small
     while damping <= 1:  # beyond, steps are short and along the gradient
         after = facts.on_device(step(damping), rank)
+        facts.passes += 0 if small else PASSES_BY_PRODUCTS
         there = facts.residual(after)
         if squares(there) <= squares(residual):
             return after, there, max(damping / 100, constants.LEAST_DAMPING)
         damping = 100 * damping
     return x, residual, constants.LEAST_DAMPING
-
-
-def _least_squares(
-    facts: Facts, x: Parameters, residual: np.ndarray, weights: np.ndarray
-) -> Callable[[float], Parameters]:
-    """The step to the minimum of the linearised weighted squares, as a function of the damping."""
-    problem, dtype = facts.problem, facts.problem.data.dtype
-    at, counted = jax.device_put((np.asarray(residual, dtype), np.asarray(weights, dtype)))
-    if facts.has_small_jacobian(x):
-        facts.passes += 1
-        parts = _normal_equations(problem, x, at, counted)
-        return lambda damping: _solved(x, *parts, np.asarray(damping, dtype))
-
-    def by_products(damping: float) -> Parameters:
-        facts.passes += 2 * constants.LOOKS + 1
-        return _step_by_products(problem, x, at, counted, np.asarray(damping, dtype))
-
-    return by_products
-
-
-@compiled
-def _value(problem: Composite, residual: Array) -> Array:
-    return problem.loss.value(residual)
-
-
-@compiled
-def _normal_equations(
-    problem: Composite, x: Parameters, residual: Array, weights: Array
-) -> tuple[Array, Array, Array]:
-    """Eigenvalues and vectors of ``B'WB``, and the coordinates of ``B'W r`` along these.
-
-    Normal equations are accurate enough: the next step corrects the error of this one.
-    """
-    matrix = measured_jacobian(problem, x)
-    weighted = matrix * jnp.ravel(weights)[:, None]
-    values, vectors = jnp.linalg.eigh(weighted.T @ matrix)
-    return values, vectors, vectors.T @ (weighted.T @ jnp.ravel(residual))
-
-
-@compiled
-def _solved(
-    x: Parameters, values: Array, vectors: Array, along: Array, damping: RealLike
-) -> Parameters:
-    """``x - (B'WB + damping * its mean eigenvalue)^-1 B'W r`` on the range of B'."""
-    flat, unravel = ravel_pytree(x)
-    seen = values > jnp.finfo(values.dtype).eps * values.size * values[-1]
-    shifted = jnp.where(seen, values + damping * jnp.mean(values), 1)
-    return unravel(flat - vectors @ jnp.where(seen, along / shifted, 0))
-
-
-@compiled
-def _step_by_products(
-    problem: Composite, x: Parameters, residual: Array, weights: Array, damping: RealLike
-) -> Parameters:
-    """The same without B, by conjugate gradients preconditioned by J'J."""
-    operator, map = problem.operator, problem.map
-    # B'WB is about this gain of the operator times J'J, with a mean eigenvalue of |x|^2 / size.
-    gain = jnp.sum(weights * (residual + problem.data) ** 2) / map(x).norm() ** 2
-    shift = jnp.maximum(damping, constants.LEAST_DAMPING) * tree_dot(x, x) / parameter_count(x)
-
-    def back(observations: Array) -> Parameters:
-        return map.vjp(x, operator.adjoint(weights * observations))
-
-    def normal(dx: Parameters) -> Parameters:
-        seen = back(operator.measure(DensePoint(map.jvp(x, dx))))
-        return jax.tree.map(lambda a, b: a + shift * gain * b, seen, dx)
-
-    def preconditioner(g: Parameters) -> Parameters:
-        return jax.tree.map(lambda a: a / gain, map.solve(x, shift, g))
-
-    change, _ = cg(normal, back(residual), maxiter=constants.LOOKS, M=preconditioner)
-    return jax.tree.map(jnp.subtract, x, change)

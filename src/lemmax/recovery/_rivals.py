@@ -23,27 +23,11 @@ def contested(
     A fit to a row of arbitrary numbers goes through as many of them as there are terms. So do
     other fits, and that they exist shows that the row is not determined.
 
-    Parameters
-    ----------
-    factors : arrays, one for each mode
-        A matrix is the first times the transpose of the second; of a tensor slices are rows.
-    places : arrays of int, one for each mode
-        Row and column of every observed entry.
-    values : array
-        Of these entries.
-    explained : array of bool
-        Which of them the point explains.
-    tolerance : float
-        The largest residual of an explained entry.
-    slack : int
-        A rival may explain so many entries fewer.
-
-    Returns
-    -------
-    float
-        The distance from the farthest rivals.
-    lists of int, one for each mode
-        The rows and the columns that have rivals.
+    Observed are ``values`` at ``places`` (an index array for each mode), of which some are
+    ``explained``, with residuals up to a tolerance. A rival may explain ``slack`` entries fewer.
+    Returned are the distance from the farthest rivals, and the rows that have rivals, a list for
+    each mode: of a matrix, which is the first factor times the transpose of the second, rows and
+    columns; of a tensor, slices.
     """
     total, rng = 0.0, np.random.default_rng(0)
     which: Lines = tuple([] for _ in factors)

@@ -39,8 +39,9 @@ class Fitted(NamedTuple):
 
 def judged(facts: Facts, x: Parameters, rank: int | None, residual: np.ndarray) -> Fitted:
     """A fit of so many terms with its inliers, noise level and criterion."""
-    map, x = facts.own(x, rank)
-    freedom = facts.freedom(x, rank)
+    map, freedom = facts.map, facts.freedom(x, rank)
+    if map.ranked is not None and rank is not None:
+        map, x = map.ranked.first_terms(x, rank)
     used, scale = bulk_of(residual, facts.known, freedom, facts.robust)
     if facts.vanishes(residual):
         used, scale = facts.known & (np.abs(residual) <= facts.zero), facts.rounding
@@ -48,25 +49,18 @@ def judged(facts: Facts, x: Parameters, rank: int | None, residual: np.ndarray) 
     return Fitted(map, x, residual, used, scale, freedom, criterion, map.term_sizes(x))
 
 
-def noise_scale(residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool) -> float:
-    """Standard deviation of the noise, corrected for the fitted degrees of freedom."""
-    sizes = np.abs(residual[known])
-    left = max(1.0, sizes.size - freedom) / sizes.size
-    raw = np.median(sizes) / _MEDIAN if robust else np.sqrt(np.mean(sizes**2))
-    return float(raw / np.sqrt(left))
-
-
 def bulk_of(
     residual: np.ndarray, known: np.ndarray, freedom: int, robust: bool
 ) -> tuple[np.ndarray, float]:
-    """The inliers, and the standard deviation of their residuals."""
-    scale = noise_scale(residual, known, freedom, robust)
+    """The inliers, and the standard deviation of their residuals without what the fit took."""
+    sizes, count = np.abs(residual), int(known.sum())
+    raw = np.median(sizes[known]) / _MEDIAN if robust else np.sqrt(np.mean(sizes[known] ** 2))
+    scale = float(raw * np.sqrt(count / max(1.0, count - freedom)))
     if not robust:
         return known, scale
-    sizes = np.abs(residual)
     # The standard deviation of the bulk is more accurate than the median, and with it the largest
     # residual that Gaussian noise explains is an inlier, too.
-    for level in (constants.BULK, largest_gaussian(int(known.sum()))):
+    for level in (constants.BULK, largest_gaussian(count)):
         used = known & (sizes <= level * scale)
         if np.sum(used) > freedom:
             scale = float(np.sqrt(np.sum(sizes[used] ** 2) / (np.sum(used) - freedom)))

@@ -1,7 +1,7 @@
 """Whether the observations determine a point: their gains on its tangents."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +11,15 @@ from jaxtyping import Array
 
 from .._programs import compiled
 from .._terms.entries import (
-    Places,
     connected_parts,
     derivatives,
-    product_of_others,
     row_grams,
+    row_variances,
     unit_columns,
 )
 from .._typing import Parameters
-from ..maps import AbstractMap, AbstractRankedMap
-from ..operators import AbstractOperator
+from ..maps import AbstractRankedMap
+from ..methods._measured import measured_jacobian
 from ..problem import Composite
 from . import _constants as constants
 
@@ -30,18 +29,17 @@ class Tangent(NamedTuple):
 
     freedom: int
     """Dimension of the tangent space."""
-    weakest: float
-    """Smallest gain of the observations on a tangent of norm 1, relative to the largest."""
     error: float
-    """Norm of the error of the point for independent errors of size 1 in the observations."""
+    """Norm of the error of the point for independent errors of size 1 in the observations;
+    infinite if there is a direction that they do not see."""
 
 
-def tangent_of_matrix(
-    map: AbstractMap, x: Parameters, matrix: Array, used: np.ndarray, freedom: int | None
+def tangent_of_measurements(
+    problem: Composite, x: Parameters, used: np.ndarray, freedom: int | None
 ) -> Tangent:
     """Compare ``B'WB`` with ``J'J``; ``freedom`` is the rank of J where that is known."""
-    weights = jnp.asarray(used, matrix.dtype)
-    inner, outer = (np.asarray(a, np.float64) for a in _grams(map, x, matrix, weights))
+    weights = jnp.asarray(used, problem.data.dtype)
+    inner, outer = (np.asarray(a, np.float64) for a in _grams(problem, x, weights))
     return _compared(inner, outer, freedom)
 
 
@@ -52,17 +50,23 @@ def _compared(inner: np.ndarray, outer: np.ndarray, freedom: int | None) -> Tang
         freedom = int(np.sum(lengths > constants.LEAST_GAIN**2 * lengths[-1]))
     kept = slice(len(lengths) - min(freedom, len(lengths)), None)
     basis = vectors[:, kept] / np.sqrt(np.maximum(lengths[kept], np.finfo(float).tiny))
-    gains = np.linalg.eigvalsh(basis.T @ inner @ basis)
-    return Tangent(freedom, *_weakest_and_error(gains))
+    return Tangent(freedom, _error(np.linalg.eigvalsh(basis.T @ inner @ basis)))
+
+
+def _error(gains: np.ndarray) -> float:
+    if np.min(gains) <= constants.LEAST_GAIN**2 * np.max(gains):
+        return np.inf
+    return float(np.sqrt(np.sum(1 / gains)))
 
 
 @compiled
-def _grams(map: AbstractMap, x: Parameters, matrix: Array, weights: Array) -> tuple[Array, Array]:
+def _grams(problem: Composite, x: Parameters, weights: Array) -> tuple[Array, Array]:
     flat, unravel = ravel_pytree(x)
 
     def column(direction: Array) -> Array:
-        return ravel_pytree(map.gram(x, unravel(direction)))[0]
+        return ravel_pytree(problem.map.gram(x, unravel(direction)))[0]
 
+    matrix = measured_jacobian(problem, x)
     outer = jax.vmap(column)(jnp.eye(flat.size, dtype=flat.dtype))
     return matrix.T @ (jnp.ravel(weights)[:, None] * matrix), outer
 
@@ -76,25 +80,21 @@ def tangent_of_entries(
     factors given, which is a lower bound of the error. A row with fewer observations than terms is
     not determined, nor are parts of the point that no observation connects.
     """
-    factors = unit_columns([np.asarray(factor, np.float64) for factor in map(x).factors])
-    operator, used = problem.operator, np.asarray(used)
+    factors, symmetric = _unit_factors(map, x), bool(map.symmetric)
     shape = tuple(len(factor) for factor in factors)
     parameters = sum(factor.size for factor in factors)
     if parameters**2 * (math.prod(shape) + 4 * parameters) <= constants.LARGEST_B:
-        seen = operator.places(used)
+        seen = problem.operator.places(np.asarray(used))
         inner, outer = (
-            derivatives(factors, places, bool(map.symmetric))
+            derivatives(factors, places, symmetric)
             for places in (seen, tuple(np.indices(shape).reshape(len(shape), -1)))
         )
         return _compared(inner.T @ inner, outer.T @ outer, freedom)
-    places = _observed(operator, used)
-    if connected_parts(shape, places, bool(map.symmetric)) > 1:
-        return Tangent(freedom, 0.0, np.inf)
-    grams = list(row_grams(factors, places))
-    if map.symmetric:  # every mode sees the same rows
-        grams = [sum(grams[1:], grams[0])]
-    gains = np.concatenate([np.linalg.eigvalsh(gram).ravel() for gram in grams])
-    return Tangent(freedom, *_weakest_and_error(np.sort(gains)))
+    places = _observed(problem, used)
+    if connected_parts(shape, places, symmetric) > 1:
+        return Tangent(freedom, np.inf)
+    grams = _grams_of_rows(factors, places, symmetric)[: 1 if symmetric else None]
+    return Tangent(freedom, _error(np.concatenate([np.linalg.eigvalsh(g).ravel() for g in grams])))
 
 
 def spread_of_entries(
@@ -102,39 +102,27 @@ def spread_of_entries(
 ) -> np.ndarray:
     """The standard deviation of ``prediction - observation`` in units of that of the noise.
 
-    Every row of a factor is a regression on its shown entries with the other factors given; the
-    variances of the rows that make an entry add up. Infinite where a row is not determined.
+    Infinite where a row is not determined by what is shown.
     """
-    factors = unit_columns([np.asarray(factor, np.float64) for factor in map(x).factors])
-    places = problem.operator.places(asked)
-    grams = list(row_grams(factors, _observed(problem.operator, shown)))
-    if map.symmetric:
-        grams = [sum(grams[1:], grams[0])] * len(grams)
-    variance = np.ones(len(places[0]))
-    for mode, gram in enumerate(grams):
-        values, vectors = np.linalg.eigh(gram)
-        seen = values > constants.LEAST_GAIN**2 * np.max(values)
-        roots = vectors / np.sqrt(np.where(seen, values, 1))[:, None, :]
-        others = product_of_others(factors, places, mode)
-        for k in range(roots.shape[2]):
-            along = np.sum(others * roots[places[mode], :, k], axis=1)
-            variance += np.where(seen[places[mode], k], along**2, np.inf)
+    factors, places = _unit_factors(map, x), _observed(problem, shown)
+    grams = _grams_of_rows(factors, places, bool(map.symmetric))
+    variances = row_variances(factors, grams, problem.operator.places(asked), constants.LEAST_GAIN)
     spread = np.ones(problem.data.shape)
-    spread[asked] = np.sqrt(variance)
+    spread[asked] = np.sqrt(1 + variances)
     return spread
 
 
-def _observed(operator: AbstractOperator, used: np.ndarray) -> Places | np.ndarray:
+def _unit_factors(map: AbstractRankedMap, x: Parameters) -> list[np.ndarray]:
+    return unit_columns([np.asarray(factor, np.float64) for factor in map(x).factors])
+
+
+def _observed(problem: Composite, used: np.ndarray) -> tuple[np.ndarray, ...] | np.ndarray:
     """Places of entries of a list; the mask itself if the whole array is observed."""
+    operator, used = problem.operator, np.asarray(used)
     return used if operator.point_shape is None else operator.places(used)
 
 
-def _weakest_and_error(gains: np.ndarray) -> tuple[float, float]:
-    if gains[0] <= constants.LEAST_GAIN**2 * gains[-1]:
-        return 0.0, np.inf
-    return float(np.sqrt(gains[0] / gains[-1])), float(np.sqrt(np.sum(1 / gains)))
-
-
-def tangent_unseen(gain: float, freedom: int) -> Tangent:
-    """For large problems: as if all tangents had the gain of the point itself."""
-    return Tangent(freedom, np.nan, np.sqrt(freedom) / gain if gain > 0 else np.inf)
+def _grams_of_rows(factors: list[np.ndarray], places: Any, symmetric: bool) -> list[np.ndarray]:
+    """Of the regressions of all rows of each factor; every mode of a symmetric point sees all."""
+    grams = list(row_grams(factors, places))
+    return [sum(grams[1:], grams[0])] * len(grams) if symmetric else grams

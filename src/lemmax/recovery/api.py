@@ -26,7 +26,6 @@ from ._facts import Watch
 from ._functions import recover_function
 from ._objections import Objection
 from ._pipeline import Answer, Search
-from ._scaling import Unit
 from ._select import bulk_of
 from .found import Recovery, RecoveryStatus
 
@@ -125,12 +124,9 @@ def recover(
             require_finite(x0, "The parameters x0")
         bar = progress_bar(type(map).__name__, _BAR) if progress else no_progress_bar()
         with bar as report:
-            unit = Unit.of(problem, problem.weights > 0)
             ends = None if max_seconds is None else began + max_seconds
-            watch = _watch(callback, report, ends)
-            start = unit.divide_parameters(x0)
-            search = Search(unit.divide(problem), start, seed, restarts, watch)
-            answer = unit.restore(search.run())
+            search = Search(problem, x0, seed, restarts, _watch(callback, report, ends))
+            answer = search.run()
             if progress:
                 report(_BAR, float(np.median(np.abs(answer.fitted.residual))))
         x = answer.fitted.x
@@ -175,8 +171,7 @@ def _watch(
         report(step, value)
         if ends is not None and time.perf_counter() > ends:
             return True
-        answer = None if callback is None else callback(stage, step, value)
-        return answer is not None and bool(answer)
+        return callback is not None and bool(callback(stage, step, value))
 
     return watch
 
@@ -190,24 +185,21 @@ def _as_recovery(
     seconds: float,
 ) -> Recovery:
     fitted, certificate = answer.fitted, answer.certificate
-    known, shape = problem.weights > 0, problem.data.shape
-    # After an interruption the outliers are not known.
-    outliers = np.nonzero(known & ~certificate.explained & (not answer.interrupted))
+    known, ranked = problem.weights > 0, problem.map.ranked
+    outliers = np.nonzero(known & ~certificate.explained)
     count = int(known.sum())
-    wrong = len(outliers[0]) / count
-    bound = None if problem.map.ranked is None else problem.map.ranked.rank
-    held = certificate.holds
-    needed = needed_observations(fitted.map if held else problem.map, certificate.freedom, wrong)
+    map = fitted.map if certificate.holds else problem.map
+    needed = needed_observations(map, certificate.freedom, len(outliers[0]) / count)
     return Recovery(
         point=point,
         x=x,
         map=fitted.map,
         status=_status(answer, certificate, count < needed),
         rank=_rank(answer),
-        rank_bound=bound,
+        rank_bound=None if ranked is None else ranked.rank,
         sizes=fitted.sizes,
         residual=np.where(known, fitted.residual, np.nan),
-        outliers=outliers[0] if len(shape) == 1 else outliers,
+        outliers=outliers if problem.data.ndim > 1 else outliers[0],
         noise=float("nan") if answer.interrupted else certificate.noise,
         expected_error=certificate.error,
         freedom=certificate.freedom,
@@ -225,12 +217,10 @@ def _hints(problem: Composite, answer: Answer) -> list[Objection]:
     """Advice for an answer that is not certified."""
     if answer.certificate.holds or answer.interrupted or problem.loss.robust:
         return []
-    known = problem.weights > 0
-    bulk, _ = bulk_of(answer.fitted.residual, known, answer.certificate.freedom, robust=True)
-    if np.all(bulk[known]):
-        return []
+    fitted, known = answer.fitted, problem.weights > 0
+    bulk, _ = bulk_of(fitted.residual, known, fitted.freedom, robust=True)
     said = "a few residuals are far larger than the others, like gross errors: use L1()"
-    return [Objection(said)]
+    return [] if np.all(bulk[known]) else [Objection(said)]
 
 
 def _rank(answer: Answer) -> int | None:

@@ -30,13 +30,6 @@ class Recovery:
     map: AbstractMap | None
     """The map with the rank that was found; None after loading if it was a user's function."""
     status: RecoveryStatus
-    rank: int | None
-    """Number of terms; None for a map without terms."""
-    rank_bound: int | None
-    """The given bound on the rank."""
-    sizes: np.ndarray | None
-    """Sizes of the terms, largest first: singular values of a matrix, or of the unfoldings of a
-    tensor. Those beyond the rank were cut off."""
     residual: np.ndarray
     """Observations of the point minus the data; NaN where data are missing."""
     outliers: Any
@@ -58,6 +51,13 @@ class Recovery:
     steps: int
     seconds: float
     """Wall-clock time, including compilation."""
+    rank: int | None = None
+    """Number of terms; None for a map without terms."""
+    rank_bound: int | None = None
+    """The given bound on the rank."""
+    sizes: np.ndarray | None = None
+    """Sizes of the terms, largest first: singular values of a matrix, or of the unfoldings of a
+    tensor. Those beyond the rank were cut off."""
     doubtful: tuple[list[int], ...] = ()
     """For observed entries: rows and columns, or slices, that the data do not determine, one list
     for each mode. A certified answer may be wrong there; without them, there may be a certified
@@ -93,6 +93,15 @@ class Recovery:
         inside = float(np.nanmax(sizes[~wrong]))
         return float(np.min(sizes[wrong])) / inside if inside > 0 else float("inf")
 
+    def check_saved(self) -> None:
+        """Raise an error if the parts, read from a file, do not fit together."""
+        try:
+            self.residual[self.outliers]
+        except (IndexError, TypeError) as error:
+            raise ValueError("its outliers are not places of its residuals") from error
+        if self.map is not None:
+            self.map.check_parameters(self.x)
+
     def named(self, *names: Naming) -> "Recovery":
         """A copy whose objections name rows and columns: one function for each mode."""
         said = (o.named(names) if isinstance(o, Objection) else o for o in self.objections)
@@ -111,11 +120,8 @@ class Recovery:
 
     def summary(self) -> str:
         """The result in a few lines."""
-        status = self.status
-        exact = status is RecoveryStatus.EXACT
-        lines = [f"{status.name}: {status.message}"]
-        if status is not RecoveryStatus.INTERRUPTED:
-            lines += [f"  Because {objection}." for objection in self.objections]
+        status, rows = self.status, []
+        stopped, exact = status is RecoveryStatus.INTERRUPTED, status is RecoveryStatus.EXACT
         if self.rank is not None:
             bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
             sentence = (
@@ -123,27 +129,23 @@ class Recovery:
                 if exact
                 else "the smallest term kept is {} times the largest cut off"
             )
-            gap = _times(self.rank_gap, sentence)
-            lines.append(f"rank            {self.rank}{bound}{gap}")
-        effort = (
-            f"effort          {self.passes} passes over the data, {self.steps} steps, "
-            f"{self.seconds:.2f} s"
-        )
-        if status is RecoveryStatus.INTERRUPTED:  # nothing else is known
-            return "\n".join([*lines, effort])
-        gap = _times(self.residual_gap, "the smallest is {} times the largest other residual")
-        lines.append(
-            f"outliers        {self.outlier_count} of {self.observations} "
-            f"({self.outlier_fraction:.1%}){gap}"
-        )
-        lines += [
-            f"noise           {'none' if exact else f'{self.noise:.3g} (standard deviation)'}",
-            f"expected error  {self.expected_error:.1e} (relative)",
-            f"observations    {self.observations} for {self.freedom} degrees of freedom; "
-            f"theory asks for {self.needed}",
-            effort,
-        ]
-        return "\n".join(lines)
+            rows.append(("rank", f"{self.rank}{bound}{_times(self.rank_gap, sentence)}"))
+        if not stopped:  # else nothing of this is known
+            gap = _times(self.residual_gap, "the smallest is {} times the largest other residual")
+            share = f"{self.outlier_count} of {self.observations} ({self.outlier_fraction:.1%})"
+            noise = "none" if exact else f"{self.noise:.3g} (standard deviation)"
+            needed = f"{self.freedom} degrees of freedom; theory asks for {self.needed}"
+            rows += [
+                ("outliers", share + gap),
+                ("noise", noise),
+                ("expected error", f"{self.expected_error:.1e} (relative)"),
+                ("observations", f"{self.observations} for {needed}"),
+            ]
+        passes = f"{self.passes} passes over the data, {self.steps} steps"
+        rows.append(("effort", f"{passes}, {self.seconds:.2f} s"))
+        reasons = [] if stopped else [f"  Because {objection}." for objection in self.objections]
+        listed = [f"{name:<16}{text}" for name, text in rows]
+        return "\n".join([f"{status.name}: {status.message}", *reasons, *listed])
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write it to a file without pickle; `lemmax.load` reads it.
