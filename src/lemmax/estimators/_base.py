@@ -167,6 +167,8 @@ def checked_rank(rank: Any, largest: int, default: int) -> int:
 def sparse_at(places: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:
     """A sparse array with values at given places."""
     array = sparse.coo_array((values, places), shape=shape)
-    # If a place was observed twice, both values are kept; the CSR format would add them.
-    once = len(np.unique(np.ravel_multi_index(places, shape))) == len(values)
-    return array.tocsr() if len(shape) == 2 and once else array
+    if len(shape) != 2:
+        return array
+    # If a place was observed twice, both values are kept; the CSR format adds them.
+    rows = array.tocsr()
+    return rows if rows.nnz == len(values) else array
