@@ -30,7 +30,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "WIDTH": (1.0, 2.0),
     "NARROWEST": (0.0, 5.0),
     "AT_FIRST": (3.0, 10.0),
-    "SWEEPS": (40, 100),
+    "ENOUGH_SWEEPS": (30, 50),
     "STILL": (1e-3, 1e-2),
     "NEARLY_STILL": (3e-3, 3e-2),
     "START_CLIPPED": (1.5, 5.0),

@@ -165,9 +165,7 @@ class _Run(Sweeps):
     """Series of sweeps over cells."""
 
     def __init__(self, watch: Watch):
-        super().__init__(
-            lambda sweeps, noise: watch("sweep", sweeps, noise), constants.SWEEPS, constants.MOVING
-        )
+        super().__init__(lambda sweeps, noise: watch("sweep", sweeps, noise))
         self.bound_is_low = False
 
     def over(self, cells: AbstractCells, model: Model, setting: Setting, still: float) -> Model:

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._journal import begun
 from .._plain import Kinds
+from . import _constants as constants
 from ._sweeps import Model, Posterior
 from ._tensor_sweeps import TensorModel
 
@@ -20,15 +21,10 @@ class Sweeps:
     ----------
     watch : callable
         Told the number of sweeps and the noise before every sweep; it may raise `Stopped`.
-    most : int
-        Sweeps of a series.
-    moving : float
-        A series has not converged if its last sweep changes values by more than this part of the
-        noise.
     """
 
-    def __init__(self, watch: Callable[[int, float], None], most: int, moving: float):
-        self.watch, self.most, self.moving = watch, most, moving
+    def __init__(self, watch: Callable[[int, float], None]):
+        self.watch = watch
         self.sweeps = 0
         self.converged, self.interrupted = False, False
         self.last: Any = None
@@ -50,8 +46,9 @@ class Sweeps:
             noise = float(np.sqrt(np.mean(series.model.variance)))
             if series.sweeps:
                 self.sweeps, self.last = before + series.sweeps, series.model
-                self.converged = series.moved <= max(self.moving * noise, still(noise))
-                if stage.ended or series.sweeps == self.most or series.moved <= still(noise):
+                self.converged = series.moved <= max(constants.MOVING * noise, still(noise))
+                most = constants.ENOUGH_SWEEPS if self.converged else constants.SWEEPS
+                if stage.ended or series.sweeps >= most or series.moved <= still(noise):
                     break
             stage.keep(series)
             self.watch(self.sweeps, noise)

@@ -186,7 +186,7 @@ class _Run(Sweeps):
     """Series of sweeps over entries."""
 
     def __init__(self, setting: Setting, watch: Callable[[int, float], None]):
-        super().__init__(watch, constants.SWEEPS, constants.MOVING)
+        super().__init__(watch)
         self.setting = setting
 
     def over(self, cells: TensorCells, model: TensorModel) -> TensorModel:
