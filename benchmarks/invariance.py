@@ -183,7 +183,8 @@ def answers(first: int, count: int) -> dict[tuple[int, str], Answer]:
         for environment, different in ENVIRONMENTS.items():
             path = pathlib.Path(folder) / "answers.npz"
             own = {**_ALONE, **different}
-            own["XLA_FLAGS"] += " " + os.environ.get("XLA_FLAGS", "")
+            # XLA takes a blank for the name of a file.
+            own["XLA_FLAGS"] = f"{own['XLA_FLAGS']} {os.environ.get('XLA_FLAGS', '')}".strip()
             # What one process has compiled, no other has to.
             own["JAX_COMPILATION_CACHE_DIR"] = folder
             own["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"

@@ -127,10 +127,7 @@ class Search:
         return Answer(best._replace(x=x), verdict)
 
     def _predictions(self, best: Fitted) -> Predictions:
-        """By fits from scratch of the same rank, each without a fifth of the observations.
-
-        More often than once if these are few.
-        """
+        """By fits from scratch of this rank without a fifth of the data, more often if few."""
         if best.rank not in self._predicted:
             facts, folds = self.facts, constants.FOLDS
             draws = uniform_by_rank(facts.data, facts.known, np.random.default_rng(self.seed))

@@ -100,12 +100,18 @@ def refit(facts: Facts, method: AbstractMethod | None, x: Parameters, rank: int 
         before, (used, scale) = used, bulk_of(residual, facts.known, freedom, facts.robust)
         facts.look("least squares", step, scale)
         stands = np.array_equal(before, used) and moved <= 1e-3 * scale
-        slow = step >= constants.ROUNDS and scale > 0.9 * last_scale
-        if stands or slow or facts.vanishes(residual):
+        exact = facts.vanishes(residual)
+        if exact:  # it may not have converged everywhere; outliers stay at the size of the data
+            used = facts.known & (np.abs(residual) <= np.sqrt(facts.rounding * facts.scale))
+            stands = np.max(np.abs(residual[used])) <= facts.zero
+        if stands or (step >= constants.ROUNDS and scale > 0.9 * last_scale):
             break
-        last, last_scale = residual, scale
+        last, last_scale = (x, residual), scale
         x, residual, damping = _downhill(facts, x, rank, residual, used, damping)
-        moved = float(np.max(np.abs(residual - last)[facts.known]))
+        if exact and not facts.vanishes(residual):  # some of these were outliers
+            x, residual = last
+            break
+        moved = float(np.max(np.abs(residual - last[1])[facts.known]))
     return judged(facts, x, rank, residual)
 
 
