@@ -17,7 +17,7 @@ from ._report import report_of
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
 # Memory that a fit takes, in tables of its size.
-_MULTIPLE = 20
+_MULTIPLE = 24
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimator):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from .._memory import require_bytes
 from .._terms import Tucker, decompose, nearest_tucker
 from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
@@ -63,6 +64,9 @@ def factor_starts(problem: Composite, seed: int, watch: Watch) -> Iterator[Facto
     map = problem.map.ranked
     assert map is not None
     assert map.shape is not None
+    needed = constants.BYTES_OF_AN_ENTRY * problem.data.size
+    what = f"recover: a fit of data of shape {problem.data.shape}"
+    require_bytes(needed, what, "Recover a part of the data.")
 
     def padded(found: FactorStart) -> FactorStart:
         missing = ((0, 0), (0, map.rank - found.rank))
