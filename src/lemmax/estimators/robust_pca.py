@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._journal import journal
 from ..factor import FactorFit, FactorModel, fit_table
-from ._base import checked_weights, require_room, shape_of, sparse_at
+from ._base import checked_weights, require_room, shape_of, sparse_at, unchanged_if_refused
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, library_of, new_frame
 from ._report import report_of
@@ -130,6 +130,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(
         self,
         X: Any,
