@@ -215,7 +215,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self._take_report(report_of(found, X.size - holes, int(found.wrong.sum()), holes))
 
     def _take_parts(self, X: np.ndarray, found: Any) -> None:
-        """Of a nonnegative factorisation; errors are those of the noise alone."""
+        """Set the attributes of a nonnegative factorisation; errors are from the noise alone."""
         self.components_, self.scores_ = found.components, found.scores
         self.n_components_, width = len(found.components), X.shape[1]
         self.explained_variance_ = np.mean(found.scores**2, axis=0)
