@@ -10,14 +10,7 @@ from lemmax.factor._exact import Exact, determined
 from lemmax.factor._judge import predictions, uncertainty_factors
 from lemmax.factor._packed import packed, unpacked
 from lemmax.factor._sweeps import Setting, smallest_variances, start, sweep, turned, update_rows
-
-
-def table_with_holes(seed=0, shape=(30, 7), rank=2, noise=0.3):
-    rng = np.random.default_rng(seed)
-    table = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
-    table += noise * rng.standard_normal(shape)
-    table[rng.random(shape) < 0.2] = np.nan
-    return table
+from tests.tables import table_with_holes
 
 
 def setting(width, robust=True, own_noise=True):

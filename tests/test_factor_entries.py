@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lemmax.factor import FactorModel, Options, fit_entries, fit_table
+from tests.tables import table_with_holes
 
 
 @pytest.mark.parametrize("seen", [1.0, 0.3])

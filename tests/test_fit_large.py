@@ -141,7 +141,6 @@ def test_many_parameters_never_make_a_dense_jacobian():
     np.testing.assert_allclose(fitted.standard_errors, wanted, rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_time_and_what_is_asked_for_are_heeded():
     y, start = instance()
     early = lm.fit(curves, y, start, args=(T,), jacobian=KINDS["products"], max_seconds=0.0)

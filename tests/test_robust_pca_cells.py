@@ -8,17 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import RobustPCA
 from lemmax.recovery import RecoveryStatus
-from tests.tables import spoiled_table
-
-
-def noisy_table(seed, noise=0.05, spikes=0.04, shape=(120, 8)):
-    rng = np.random.default_rng(seed)
-    truth = 5 + rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1]))
-    table = truth + noise * rng.standard_normal(truth.shape)
-    wrong = rng.random(truth.shape) < spikes
-    table[wrong] += rng.choice([-1, 1], wrong.sum()) * rng.uniform(10, 20, wrong.sum())
-    table[rng.random(table.shape) < 0.05] = np.nan
-    return truth, table, wrong & ~np.isnan(table)
+from tests.tables import noisy_table, spoiled_table
 
 
 @pytest.mark.parametrize("seed", [203, 1, 2])

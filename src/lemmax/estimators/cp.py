@@ -47,10 +47,8 @@ from ._tensors import (
 _DEFAULT_RANK = 5
 # What a warm start adds to the terms there were, relative to them.
 _LITTLE = 0.01
-# The length of the progress bar; the number of sweeps is not known beforehand.
-_BAR = 160
-# Memory that a fit takes, in tensors of its size.
-_MULTIPLE = 25
+# The progress bar's length (the number of sweeps is not known); memory of a fit, in tensors.
+_BAR, _MULTIPLE = 160, 25
 # With fewer entries, a hold-out set is too small to choose the number of terms.
 _TINY = 125
 # Intervals are never narrower than rounding errors, relative to the largest entry.
