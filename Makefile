@@ -1,4 +1,5 @@
-# Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there.
+# Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there. Modules are
+# compiled when they are first imported: most never are.
 PYTHON ?= python3
 BIN := .venv/bin
 # Two workers share the cores. With additional threads they wait for each other, and thousands of small
@@ -9,7 +10,7 @@ ALONE := --xla_cpu_multi_thread_eigen=false
 # Tests of one file share compiled programs, so they stay in one worker.
 QUICKLY := $(ALONE) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 # Checks of types and shapes at every call take a third of the time: only test-all has them, and the
-# tests of laws, loop and recovery in `make elsewhere`.
+# tests of the loop and of recovery in `make elsewhere`.
 UNTYPED := --jaxtyping-packages=
 
 .PHONY: demo test test-all elsewhere lint types bench league docs lowest package setup clean
@@ -31,7 +32,7 @@ elsewhere: setup
 	XLA_FLAGS="$(QUICKLY)" $(BIN)/python -m benchmarks.invariance --count 12
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS="$(QUICKLY)" OPENBLAS_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -q \
-		tests/test_recovery*.py tests/test_laws.py tests/test_solve.py
+		tests/test_recovery*.py tests/test_solve.py
 
 lint: setup
 	$(BIN)/ruff check .
@@ -66,7 +67,7 @@ lowest: .lowest/.ready
 
 .lowest/.ready: pyproject.toml .ci/lowest.py
 	$(PYTHON) -m venv .lowest
-	.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+	.lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
 		$$($(PYTHON) .ci/lowest.py) beartype hypothesis polars pytest pytest-xdist
 	@touch $@
 
@@ -80,7 +81,7 @@ setup: .venv/.ready
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "lemmax needs Python 3.11 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $@
 
 clean:

@@ -289,7 +289,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path, name, monkeypa
             "%%MatrixMarket matrix array real general\n5000 4000\n" + "0\n" * zeros.size
         )
     monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
-    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    monkeypatch.setattr(_memory, "SMALL", 2**20)
     with pytest.raises(MemoryError, match=r"in .* of shape \(5000, 4000\) needs"):
         read_table(path)
 
@@ -299,7 +299,7 @@ def test_a_sheet_that_unpacks_to_more_than_fits(tmp_path, monkeypatch):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b" " * 2**22)
     monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
-    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    monkeypatch.setattr(_memory, "SMALL", 2**20)
     with pytest.raises(MemoryError, match=r"bomb\.xlsx holds needs 4,194,304 bytes"):
         read_table(path)
 

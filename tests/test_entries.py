@@ -257,5 +257,6 @@ assert single.dtype == jnp.float32
 """
 
 
+@pytest.mark.slow
 def test_float64_is_kept_without_x64():
     subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_X64], check=True)

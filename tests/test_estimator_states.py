@@ -5,6 +5,7 @@ import tempfile
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -69,6 +70,25 @@ class States(RuleBasedStateMachine):
         np.testing.assert_array_equal(
             self.model.transform(TABLES[which]), fresh.transform(TABLES[which])
         )
+
+    @precondition(lambda self: self.fitted is not None)
+    @rule(count=st.integers(1, 4), hole=st.integers(0, 3))
+    def partial_inputs(self, count, hole):
+        """Some rows with holes are transformed one by one; other widths are refused."""
+        rows = TABLES[self.fitted[0]][:count].copy()
+        rows[0, hole] = np.nan
+        together = self.model.transform(rows)
+        alone = np.concatenate([self.model.transform(row[None]) for row in rows])
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
+        with pytest.raises(ValueError, match=r"features|columns"):
+            self.model.transform(rows[:, 1:])
+
+    @rule()
+    def a_fit_that_is_refused_changes_nothing(self):
+        before = {name: id(value) for name, value in vars(self.model).items()}
+        with pytest.raises(ValueError, match="infin"):
+            self.model.fit(np.full((5, 4), np.inf))
+        assert {name: id(value) for name, value in vars(self.model).items()} == before
 
     @invariant()
     def parameters_are_those_that_were_set(self):

@@ -223,7 +223,7 @@ def test_in_a_pipeline_and_a_grid_search(cleaned):
         NonnegativeRegression(),
         {"loss": ["squared", "robust"]},
         scoring="neg_median_absolute_error",
-        cv=4,
+        cv=2,
     )
     assert search.fit(X, y).best_params_ == {"loss": "robust"}
 

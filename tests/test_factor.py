@@ -3,22 +3,14 @@
 import numpy as np
 import pytest
 
-from lemmax.factor import Options, fit_table
-from lemmax.factor._calibration import calibrated
+from lemmax.factor import fit_table
 from lemmax.factor._cells import DenseCells, ListedCells
 from lemmax.factor._columns import own_units
 from lemmax.factor._exact import Exact, determined
-from lemmax.factor._judge import Prediction, judged, predictions, uncertainty_factors
+from lemmax.factor._judge import predictions, uncertainty_factors
 from lemmax.factor._packed import packed, unpacked
 from lemmax.factor._sweeps import Setting, smallest_variances, start, sweep, turned, update_rows
-
-
-def table_with_holes(seed=0, shape=(30, 7), rank=2, noise=0.3):
-    rng = np.random.default_rng(seed)
-    table = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
-    table += noise * rng.standard_normal(shape)
-    table[rng.random(shape) < 0.2] = np.nan
-    return table
+from tests.tables import table_with_holes
 
 
 def setting(width, robust=True, own_noise=True):
@@ -156,147 +148,6 @@ def test_columns_have_robust_units_and_resolutions():
     assert (units.centre[3], units.scale[3]) == (7.0, 1.0)
 
 
-def test_intervals_of_normal_errors_have_normal_widths():
-    rng = np.random.default_rng(0)
-    cells = DenseCells(rng.standard_normal((4000, 3)))
-    scores = np.abs(rng.standard_normal((4000, 3)))
-    everything = np.ones((4000, 3), bool)
-    made = calibrated(cells, scores, np.full((4000, 3), np.nan), everything, own=True)
-    np.testing.assert_allclose(made.width(0.5), 0.674, rtol=0.05)
-    np.testing.assert_allclose(np.mean(made.width(0.9)), 1.645, rtol=0.03)
-    assert np.all(
-        np.diff([made.width(level)[0] for level in np.linspace(0.01, 0.999, 50)]) >= -1e-12
-    )
-
-
-def test_intervals_of_a_column_of_two_values_cover_one_of_them():
-    """A width between the column's quantile and the table's would cover less than both say."""
-    rng = np.random.default_rng(1)
-    scores = np.abs(rng.standard_normal((200, 4)))
-    scores[:, 0] = np.where(rng.random(200) < 0.4, 2.5, 0.5)
-    nothing = np.full(scores.shape, np.nan)
-    made = calibrated(DenseCells(scores), scores, nothing, np.ones(scores.shape, bool), own=True)
-    for column in range(4):
-        assert np.mean(scores[:, column] <= made.width(0.9)[column]) >= 0.87
-
-
-def test_errors_at_held_out_cells_set_the_widths():
-    """A cell that a fit has not seen tells more than one that it has."""
-    rng = np.random.default_rng(2)
-    scores = np.abs(rng.standard_normal((1000, 5)))
-    everything, nothing = np.ones(scores.shape), np.full(scores.shape, np.nan)
-    alone, small, large = (
-        calibrated(DenseCells(scores), scores, aside, everything, own=True).width(0.9)
-        for aside in (nothing, scores / 2, scores * 2)
-    )
-    np.testing.assert_allclose(small, alone / 2, rtol=0.03)
-    np.testing.assert_allclose(large, alone * 2, rtol=0.03)
-
-
-def test_cells_that_are_unexplained_but_usual_count_for_intervals():
-    """A sixth of the right cells is not explained; wrong ones are far outside of the columns."""
-    rng = np.random.default_rng(8)
-    shape = (400, 6)
-    values, errors = rng.standard_normal(shape), 0.05 * rng.standard_normal(shape)
-    odd, spikes = rng.random(shape) < 1 / 6, rng.random(shape) < 0.05
-    errors = np.where(odd, values, errors) + 8.0 * spikes
-    found = judged(DenseCells(values + 8.0 * spikes), Prediction(errors, np.full(shape, 0.05**2)))
-    usual = np.abs(values) < 1.6  # nine of ten are
-    assert np.mean(found.wrong[odd & usual & ~spikes]) > 0.5
-    assert np.all(found.counts[odd & usual & ~spikes] == 1)
-    assert np.mean(found.counts[spikes]) < 0.25
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_what_looks_wrong_in_some_rows_or_columns_counts_for_intervals(axis):
-    """A quarter of two lines is far out, and 3 % of the cells of the others."""
-    rng = np.random.default_rng(9)
-    shape = (300, 12) if axis else (12, 300)
-    tails = np.zeros(shape, bool)
-    np.moveaxis(tails, axis, 0)[:2] = True
-    tails &= rng.random(shape) < 1 / 4
-    spikes = ~tails & (rng.random(shape) < 0.03)
-    away = rng.choice([-8.0, 8.0], shape) * (tails | spikes) + rng.standard_normal(shape)
-    found = judged(DenseCells(away), Prediction(away, np.ones(shape)))
-    assert np.mean(found.wrong[tails | spikes]) > 0.95
-    # In the two lines an eighth of what looks wrong are spikes, as many as elsewhere.
-    assert np.mean(found.counts[tails]) > 0.75
-    elsewhere = np.array(spikes)
-    np.moveaxis(elsewhere, axis, 0)[:2] = False
-    assert np.mean(found.counts[elsewhere]) < 0.15
-    assert np.mean(found.counts[~(tails | spikes)]) > 0.99
-
-
-@pytest.mark.parametrize("codes", ["a column", "rows"])
-def test_codes_of_missing_values_are_no_tails(codes):
-    """A quarter of a column is -999, or all cells of a fifth of the rows."""
-    rng = np.random.default_rng(14)
-    truth = 10 + rng.standard_normal((200, 2)) @ rng.standard_normal((2, 6))
-    truth += 0.4 * rng.standard_normal(truth.shape)
-    wrong = np.zeros(truth.shape, bool)
-    if codes == "rows":
-        wrong[rng.random(200) < 0.2] = True
-    else:
-        wrong[:, 0] = rng.random(200) < 0.25
-    found = fit_table(np.where(wrong, -999.0, truth))
-    np.testing.assert_array_equal(found.wrong, wrong)
-    assert np.all(found.standard_errors()[~wrong] < 5)
-
-
-def test_heavy_tails_of_a_column_are_not_wrong_cells():
-    """Predictions with errors of known laws: Cauchy's in one column, normal in the others."""
-    rng = np.random.default_rng(3)
-    shape = (2000, 6)
-    errors = rng.standard_normal(shape)
-    errors[:, 0] = rng.standard_cauchy(shape[0])
-    spikes = rng.random(shape) < 0.05
-    spikes[:, 0] = False
-    errors += spikes * rng.choice([-8.0, 8.0], shape)
-    predicted = Prediction(errors, np.ones(shape))
-    wrong = judged(DenseCells(np.zeros(shape)), predicted).wrong
-    # A sixth of that column is beyond 4, from where on a cell of the others is wrong.
-    assert np.mean(wrong[:, 0]) < 0.11
-    assert np.mean(wrong[spikes]) > 0.99
-    assert np.mean(wrong[:, 1:][~spikes[:, 1:]]) < 0.002
-
-
-def test_what_rows_have_in_common_is_shared_with_locations_by_their_priors():
-    """Beside least squares with the priors of scores, effects and locations written out."""
-    cells = DenseCells(table_with_holes(3))
-    model, choices = model_of(cells, rank=2, effects=True)
-    model = update_rows(cells, model)._replace(effect_variances=(0.5, 0.02))
-    other = turned(model, choices)
-    np.testing.assert_allclose(other.left @ other.right_factor.T, model.left @ model.right_factor.T)
-    # Unknown: what each score, and the effect, loses. A covariance counts by the rows of its root.
-    scores, (mean, covariance) = model.rows.mean, model.columns
-    prior = np.sqrt([1.0, 1.0, 1 / 0.5])
-    own = (np.tile(np.diag(prior), (len(scores), 1)), np.ravel(scores * prior))
-    roots = np.linalg.cholesky(covariance).transpose(0, 2, 1).reshape(-1, 3)
-    moving = np.vstack(
-        [
-            np.column_stack([mean[:, :2], np.ones(len(mean))]),
-            np.column_stack([roots[:, :2], np.zeros(len(roots))]),
-        ]
-    )
-    still = np.concatenate([mean[:, 2], roots[:, 2]])
-    unit = np.sqrt(0.02)
-    lost = np.linalg.lstsq(
-        np.vstack([own[0], moving / unit]), np.concatenate([own[1], -still / unit])
-    )[0]
-    expected = mean[:, 2] + mean[:, :2] @ lost[:2] + lost[2]
-    np.testing.assert_allclose(other.location, expected, atol=1e-9)
-
-
-def test_the_seed_gives_the_same_answer():
-    table = table_with_holes(5, shape=(60, 8))
-    one, same, other = (fit_table(table, options=Options(seed=seed)) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.values(), same.values())
-    assert not np.array_equal(one.held_out.error, other.held_out.error)
-    table_before = table.copy()
-    fit_table(table)
-    np.testing.assert_array_equal(table, table_before)
-
-
 def test_new_rows_with_few_cells_have_large_errors_although_the_table_is_exact():
     rng = np.random.default_rng(12)
     table = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 15))
@@ -335,18 +186,28 @@ def test_components_that_were_shrunk_to_nothing_do_not_count():
     assert np.linalg.norm(found.loadings, axis=0).min() > 0.3
 
 
-@pytest.mark.parametrize("shape", [(40, 4), (30, 10)])
-def test_pure_noise_is_not_called_predicted(shape):
-    for seed in range(4):
-        found = fit_table(np.random.default_rng([seed, *shape]).standard_normal(shape))
-        assert not found.held_out.helps
-
-
-def test_small_tables_keep_every_cell_aside_in_turn():
-    rng = np.random.default_rng(11)
-    table = rng.standard_normal((30, 1)) @ rng.standard_normal((1, 8))
-    table += 0.3 * rng.standard_normal(table.shape)
-    small = fit_table(table)
-    large = fit_table(np.tile(table, (20, 1)) + 0.3 * rng.standard_normal((600, 8)))
-    assert 0.75 * table.size < small.held_out.count <= table.size
-    assert large.held_out.count < 0.2 * 600 * 8
+def test_what_rows_have_in_common_is_shared_with_locations_by_their_priors():
+    """Beside least squares with the priors of scores, effects and locations written out."""
+    cells = DenseCells(table_with_holes(3))
+    model, choices = model_of(cells, rank=2, effects=True)
+    model = update_rows(cells, model)._replace(effect_variances=(0.5, 0.02))
+    other = turned(model, choices)
+    np.testing.assert_allclose(other.left @ other.right_factor.T, model.left @ model.right_factor.T)
+    # Unknown: what each score, and the effect, loses. A covariance counts by the rows of its root.
+    scores, (mean, covariance) = model.rows.mean, model.columns
+    prior = np.sqrt([1.0, 1.0, 1 / 0.5])
+    own = (np.tile(np.diag(prior), (len(scores), 1)), np.ravel(scores * prior))
+    roots = np.linalg.cholesky(covariance).transpose(0, 2, 1).reshape(-1, 3)
+    moving = np.vstack(
+        [
+            np.column_stack([mean[:, :2], np.ones(len(mean))]),
+            np.column_stack([roots[:, :2], np.zeros(len(roots))]),
+        ]
+    )
+    still = np.concatenate([mean[:, 2], roots[:, 2]])
+    unit = np.sqrt(0.02)
+    lost = np.linalg.lstsq(
+        np.vstack([own[0], moving / unit]), np.concatenate([own[1], -still / unit])
+    )[0]
+    expected = mean[:, 2] + mean[:, :2] @ lost[:2] + lost[2]
+    np.testing.assert_allclose(other.location, expected, atol=1e-9)

@@ -31,7 +31,7 @@ BORNE_OUT = {
 
 
 # A quarter of a minute to a minute each; the others are of the same kinds.
-SLOW = ("fig3", "fig4", "fig6", "fig8", "cg")
+SLOW = ("fig3", "fig4", "fig6", "fig7", "fig8", "cg")
 
 
 @pytest.mark.parametrize(

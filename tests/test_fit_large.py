@@ -10,6 +10,8 @@ import lemmax as lm
 
 CURVES, T = 6, np.linspace(0.0, 3.0, 20)
 KINDS = {"products": lm.jacobians.Products(), "sparse": lm.jacobians.Sparse()}
+# Quick in one test; what the others show does not depend on the kind of Jacobian.
+ONE_QUICK = ["products", pytest.param("sparse", marks=pytest.mark.slow)]
 
 
 def curves(x, t):
@@ -54,7 +56,7 @@ def test_the_fit_is_that_of_a_dense_jacobian(name):
     np.testing.assert_allclose(found.predict().value, dense.predict().value, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ONE_QUICK)
 def test_exact_data_bounds_and_fixed_parameters(name):
     y, start = instance(wrong=False)
     model = np.asarray(curves({k: v + 0.5 for k, v in start.items()}, T))
@@ -77,7 +79,7 @@ def test_exact_data_bounds_and_fixed_parameters(name):
         )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ONE_QUICK)
 def test_parameters_that_the_data_do_not_determine_are_named(name):
     y, start = instance(wrong=False)
 
@@ -91,7 +93,7 @@ def test_parameters_that_the_data_do_not_determine_are_named(name):
     assert np.all(np.isfinite(found.standard_errors["rate"]))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ONE_QUICK)
 def test_errors_of_combinations_without_the_matrix_of_all(name, monkeypatch):
     y, start = instance()
     dense = lm.fit(curves, y, start, args=(T,), jacobian=lm.jacobians.Dense())

@@ -66,6 +66,7 @@ def test_runs_are_those_of_solve():
         )
 
 
+@pytest.mark.slow
 def test_asymmetric_pytrees_and_alternating_methods():
     instance = low_rank_sensing(
         1, shape=(7, 6), rank=2, measurements=90, loss=lm.losses.SquaredL2()

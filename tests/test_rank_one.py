@@ -184,5 +184,6 @@ assert single.measure(lm.points.KruskalPoint((jnp.asarray(truth),) * 2)).dtype =
 """
 
 
+@pytest.mark.slow
 def test_float64_is_kept_without_x64():
     subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_X64], check=True)

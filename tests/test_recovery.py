@@ -227,7 +227,7 @@ def test_directions_that_no_observation_sees():
     assert found.status is lm.RecoveryStatus.NOT_IDENTIFIABLE
 
 
-@pytest.mark.parametrize("condition", [1.0, 30.0])
+@pytest.mark.parametrize("condition", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_a_bound_that_is_too_low_for_measurements_is_noticed(condition):
     """What has no room is no noise: it counts as an error."""
     instance = psd_sensing(7, dim=10, rank=2, measurements=150, condition=condition)

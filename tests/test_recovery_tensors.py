@@ -37,6 +37,7 @@ def test_exact_tensors_with_wrong_and_missing_entries(listed, shape, symmetric):
     assert np.linalg.norm(found.point.dense() - truth) < 1e-10 * np.linalg.norm(truth)
 
 
+@pytest.mark.slow
 def test_too_few_entries_prove_nothing():
     _, data, known, map = spoiled((8, 7, 6), missing=0.8)
     assert not lm.recover(np.where(known, data, np.nan), map).status.succeeded

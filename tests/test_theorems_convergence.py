@@ -35,7 +35,7 @@ def test_polyak_under_weak_alignment(name, loss, denominator):
     ("loss", "configuration", "expected"),
     [(SHARP, "geometric", "Theorem 4.1(2)"), (QUADRATIC, "constant", "Theorem 4.5(2)")],
 )
-@pytest.mark.parametrize("name", ["Square", "PSD"])
+@pytest.mark.parametrize("name", [pytest.param("Square", marks=pytest.mark.slow), "PSD"])
 def test_schedules_under_weak_alignment(name, loss, configuration, expected):
     found = over_trajectories(MAPS[name], loss, configuration, 2000)
     assert found.theorem == expected

@@ -42,7 +42,7 @@ def predicted(map, loss, truth, constants, operator, **alignment):
     return theory.predict(problem, truth, constants=constants, **alignment)
 
 
-def compare(found, name, *, cap, lipschitz, radius, contraction, slack=1e-9):
+def assert_as_printed(found, name, *, cap, lipschitz, radius, contraction, slack=1e-9):
     """C_ub and gamma are the printed ones; the radius is at least the printed, by little."""
     lower, upper = found.damping_range
     assert found.theorem.endswith(name)
@@ -68,7 +68,7 @@ def test_corollaries_5_3_and_5_4(redundant):
         (QUADRATIC, "5.3", kappa**-4 / (2**8 * zeros), lambda g: 1 - g * kappa**-2 / 32),
         (SHARP, "5.4", kappa**-2 / (64 * zeros), lambda g: 1 - g * kappa**-2 / 8),
     ]:
-        compare(
+        assert_as_printed(
             predicted(map, loss, truth, None, operator),
             f"Corollary {number}",
             cap=cap,
@@ -87,7 +87,7 @@ def test_corollaries_5_9_and_5_14(redundant):
     root = math.sqrt(2 * (redundant + 1))
     delta, w = 0.2, 0.7
     ratio = ((1 - delta) / (1 + delta)) ** 2
-    compare(
+    assert_as_printed(
         predicted(
             map,
             QUADRATIC,
@@ -101,7 +101,7 @@ def test_corollaries_5_9_and_5_14(redundant):
         radius=lambda lower, upper: ratio * smallest / (16 * math.sqrt(2)),
         contraction=lambda g: 1 - g * ratio / 32,
     )
-    compare(
+    assert_as_printed(
         predicted(map, ABSOLUTE, truth, theory.OuterConstants(False, w * 1.3, 1.3), sensing(map)),
         "Corollary 5.14",
         cap=w**2 / (16 * root),
@@ -126,7 +126,7 @@ def test_corollaries_5_10_and_5_15(redundant):
     share = low**2 / (a[-1] ** 2 + b[-1] ** 2) / (5 * math.sqrt(2) * (redundant + 1) ** 2)
     delta, w = 0.2, 0.7
     ratio = ((1 - delta) / (1 + delta)) ** 2
-    compare(
+    assert_as_printed(
         predicted(
             map,
             QUADRATIC,
@@ -141,7 +141,7 @@ def test_corollaries_5_10_and_5_15(redundant):
         contraction=lambda g: 1 - g * ratio / 32,
         slack=1e-4,
     )
-    compare(
+    assert_as_printed(
         predicted(map, ABSOLUTE, truth, theory.OuterConstants(False, w * 1.3, 1.3), sensing(map)),
         "Corollary 5.15",
         cap=w**2 * share / 2**7,
@@ -177,7 +177,7 @@ def test_corollaries_5_18_and_5_19(name, number, lipschitz):
             map, SHARP, truth, None, lm.operators.Identity(), curvature=curvature, radius=1.0
         )
         assert found.parameter_radius == pytest.approx(epsilon / 2)
-        compare(
+        assert_as_printed(
             found,
             f"Corollary {number}",
             cap=sigma**2 / 32 * 8 * curvature,

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 
 # Smaller arrays are not checked.
-_SMALL = 2**26
+SMALL = 2**26
 # Reserve for other allocations of the program.
 _RESERVE = 2**28
 
@@ -33,7 +33,7 @@ def require_memory(shape: tuple[int, ...], itemsize: int, what: str, cure: str =
 
 def require_bytes(needed: int, what: str, cure: str, row: int = 1) -> None:
     """Raise a MemoryError if this many bytes do not fit; ``row`` is the size of a row."""
-    if needed <= _SMALL:
+    if needed <= SMALL:
         return
     available = available_bytes()
     if available is None:

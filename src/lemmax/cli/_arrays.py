@@ -88,6 +88,8 @@ def _stored(path: pathlib.Path) -> np.ndarray:
         shape, dtype = _header(file)
         if file.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
             raise ValueError("The file is shorter than its header says.")
+    # Mapped, it takes address space, which may be limited, too.
+    _require_room(path, shape, dtype.itemsize)
     if dtype.hasobject or math.prod(shape) == 0:
         return np.empty(0, dtype)
     return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -1,8 +1,10 @@
 """Common base of the estimators: calls of `recover`, verdicts and warnings."""
 
+import functools
 import math
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +17,24 @@ from .._checks import check_positive, warn_user
 from .._memory import require_bytes
 from ..status import RecoveryStatus
 from ._saving import Saved
+
+Method = TypeVar("Method", bound=Callable)
+
+
+def unchanged_if_refused(fit: Method) -> Method:
+    """Restore an estimator's attributes if its fit refuses the data."""
+
+    @functools.wraps(fit)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **options)
+        except (ValueError, TypeError, MemoryError):
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return call  # pyright: ignore[reportReturnType]
 
 
 class RecoveringEstimator(Saved, BaseEstimator):

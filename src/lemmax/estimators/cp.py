@@ -25,6 +25,7 @@ from ._base import (
     require_room,
     shape_of,
     sparse_at,
+    unchanged_if_refused,
 )
 from ._factor import check_level, refuse_large
 from ._nonnegative import fit_nonnegative
@@ -46,11 +47,9 @@ from ._tensors import (
 _DEFAULT_RANK = 5
 # What a warm start adds to the terms there were, relative to them.
 _LITTLE = 0.01
-# The length of the progress bar; nobody knows how many sweeps it will take.
-_BAR = 160
-# Memory that a fit takes, in tensors of its size.
-_MULTIPLE = 25
-# Of so few entries too few can be held out to tell the number of terms.
+# The progress bar's length (the number of sweeps is not known); memory of a fit, in tensors.
+_BAR, _MULTIPLE = 160, 25
+# With fewer entries, a hold-out set is too small to choose the number of terms.
 _TINY = 125
 # Intervals are never narrower than rounding errors, relative to the largest entry.
 _ROUNDING = 1e-9
@@ -147,6 +146,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(
         self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
     ) -> "CPDecomposition":

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_positive, warn_user
 from .._journal import journal
 from ..factor import FactorFit, fit_entries
-from ._base import require_room, sparse_at
+from ._base import require_room, sparse_at, unchanged_if_refused
 from ._entries import (
     CURE,
     Entries,
@@ -150,6 +150,7 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @unchanged_if_refused
     def fit(
         self, X: Any, y: Any = None, weights: Any = None, checkpoint: Any = None
     ) -> "MatrixCompletion":

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._checks import warn_user
 from .._dtype import x64_context
 from ..fit import fit
-from ._base import refuse_complex, shape_of
+from ._base import refuse_complex, shape_of, unchanged_if_refused
 from ._recovering import loss_called
 
 
@@ -90,6 +90,7 @@ class ModelRegressor(RegressorMixin, BaseEstimator):
         self.loss = loss
         self.max_seconds = max_seconds
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ModelRegressor":
         """Fit the parameters.
 

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..regression import regress
-from ._base import refuse_complex, require_room, shape_of
+from ._base import refuse_complex, require_room, shape_of, unchanged_if_refused
 from ._recovering import loss_called
 from ._saving import Saved
 
@@ -51,6 +51,7 @@ class NonnegativeRegression(MultiOutputMixin, RegressorMixin, Saved, BaseEstimat
     def __init__(self, loss: Any = "squared"):
         self.loss = loss
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NonnegativeRegression":
         """Fit the coefficients.
 

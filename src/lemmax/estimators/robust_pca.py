@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._journal import journal
 from ..factor import FactorFit, FactorModel, fit_table
-from ._base import checked_weights, require_room, shape_of, sparse_at
+from ._base import checked_weights, require_room, shape_of, sparse_at, unchanged_if_refused
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, library_of, new_frame
 from ._report import report_of
@@ -17,7 +17,7 @@ from ._report import report_of
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
 # Memory that a fit takes, in tables of its size.
-_MULTIPLE = 20
+_MULTIPLE = 24
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimator):
@@ -130,6 +130,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(
         self,
         X: Any,
@@ -214,7 +215,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
         self._take_report(report_of(found, X.size - holes, int(found.wrong.sum()), holes))
 
     def _take_parts(self, X: np.ndarray, found: Any) -> None:
-        """Of a nonnegative factorisation; errors are those of the noise alone."""
+        """Set the attributes of a nonnegative factorisation; errors are from the noise alone."""
         self.components_, self.scores_ = found.components, found.scores
         self.n_components_, width = len(found.components), X.shape[1]
         self.explained_variance_ = np.mean(found.scores**2, axis=0)

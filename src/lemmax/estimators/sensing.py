@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_positive
 from ..maps import PSD, LowRank
 from ..operators import Dense, RankOne
-from ._base import RecoveringEstimator, checked_rank, refuse_complex
+from ._base import RecoveringEstimator, checked_rank, refuse_complex, unchanged_if_refused
 from ._recovering import factors_of
 
 
@@ -104,6 +104,7 @@ class MatrixSensing(_Measured):
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any) -> "MatrixSensing":
         """Fit the matrix.
 
@@ -207,6 +208,7 @@ class PhaseRetrieval(_Measured):
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any) -> "PhaseRetrieval":
         """Fit the signal.
 
@@ -296,6 +298,7 @@ class BlindDeconvolution(_Measured):
         self.random_state = random_state
         self.verbose = verbose
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any) -> "BlindDeconvolution":
         """Fit both signals.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from .._memory import require_bytes
 from .._terms import Components, Tucker, decompose, nearest_tucker
 from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
@@ -46,6 +47,9 @@ def factor_starts(facts: Facts, seed: int) -> Iterator[Start]:
     elif math.prod(shape) <= max(size, constants.LARGE):
         array = Array(facts, seed)
         kinds = [array.semidefinite] if len(shape) == 2 else [array.unfolded, array.tensor]
+    if kinds:
+        what = f"recover: a fit of data of shape {facts.data.shape}"
+        require_bytes(constants.BYTES_OF_AN_ENTRY * size, what, "Recover a part of the data.")
     for kind in kinds:
         start = kind()
         zero = start is None or not any(np.any(factor) for factor in jax.tree.leaves(start.x))

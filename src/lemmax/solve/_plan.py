@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from .._checks import check_kind, check_positive, check_real, check_whole, describe
 from .._dtype import as_hyperparameters, cast_floats, common_dtype, require_finite, to_device
+from .._memory import require_memory
 from .._tree import is_traced
 from .._typing import Parameters
 from ..methods import AbstractMethod
@@ -18,6 +19,7 @@ from ..problem import IMPURE, Composite
 from .loop import Carry, Plan
 from .result import Result
 from .stopping import Stopping
+from .trace import columns_of_trace
 
 
 @contextlib.contextmanager
@@ -78,6 +80,8 @@ def make_plan(
     problem.check_start(x0)
     require_finite(x0, "The parameters x0")
     dtype = common_dtype(problem, x0)
+    trace = 1 << max_steps.bit_length(), columns_of_trace(metrics)
+    require_memory(trace, dtype.itemsize, "The trace", "Use a smaller max_steps.")
     problem, x0, metrics = cast_floats((problem, x0, metrics), dtype)
     plan = Plan(
         problem=problem,

@@ -33,7 +33,7 @@ from .lanes import Lanes, advance_lanes, differing, signature, stack, start_lane
 from .loop import Carry, Metrics, Plan
 from .result import Result
 from .stopping import Stopping
-from .trace import Trace
+from .trace import Trace, columns_of_trace
 
 # Finished lanes are removed from the program if that saves multiplying this many bytes by a vector,
 # which takes as long as compiling the smaller program, some seconds: a product for many lanes is
@@ -366,5 +366,4 @@ def _bytes_of_a_run(plan: Plan, x0: Parameters, max_steps: int) -> int:
     """Memory of one lane during an evaluation, including its trace."""
     evaluation = jax.eval_shape(plan.problem.evaluate, x0)
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((evaluation, x0)))
-    columns = 6 + len(plan.metrics)
-    return 4 * held + 8 * columns * (1 << max_steps.bit_length())
+    return 4 * held + 8 * columns_of_trace(plan.metrics) * (1 << max_steps.bit_length())

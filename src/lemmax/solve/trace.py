@@ -41,6 +41,11 @@ class Trace(eqx.Module):
         return np.cumsum(passes) - passes + PASSES_OF_AN_EVALUATION
 
 
+def columns_of_trace(metrics: Mapping[str, Any]) -> int:
+    """The number of columns of a trace."""
+    return 6 + len(metrics)
+
+
 def empty_trace(rows: int, dtype: Any, metrics: Mapping[str, Any]) -> Trace:
     """A trace with empty rows."""
     blank = jnp.full((rows,), jnp.nan, dtype)
