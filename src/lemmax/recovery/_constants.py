@@ -29,10 +29,6 @@ ROUNDS, LEAST_DAMPING = 12, 1e-14
 # 1,000 measurements: 30 x 30 of rank 5 is below; 100 x 100 (6e9) takes 50 s with B, 1 s without.
 LARGEST_B = 3e9
 
-# Bytes that the factor model takes for each observed entry: measured peaks are 320 for noisy tables
-# of 24 and 32 MB, and 160 for exact ones.
-BYTES_OF_AN_ENTRY = 320
-
 # --- Ranks (`_select`, `_propose`).
 # A fit goes through as many observations as it has degrees of freedom, by construction. This many
 # more, or this share more, are not chance.

@@ -14,6 +14,7 @@ from .._terms import Components, Tucker, decompose, nearest_tucker
 from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table, fit_tensor
+from ..factor._constants import BYTES_OF_A_CELL
 from ..init._matrices import project_psd
 from ..maps import LowRank
 from ..problem import Composite
@@ -49,7 +50,7 @@ def factor_starts(facts: Facts, seed: int) -> Iterator[Start]:
         kinds = [array.semidefinite] if len(shape) == 2 else [array.unfolded, array.tensor]
     if kinds:
         what = f"recover: a fit of data of shape {facts.data.shape}"
-        require_bytes(constants.BYTES_OF_AN_ENTRY * size, what, "Recover a part of the data.")
+        require_bytes(BYTES_OF_A_CELL * size, what, "Recover a part of the data.")
     for kind in kinds:
         start = kind()
         zero = start is None or not any(np.any(factor) for factor in jax.tree.leaves(start.x))

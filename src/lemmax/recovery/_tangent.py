@@ -10,13 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._programs import compiled
-from .._terms.entries import (
-    connected_parts,
-    derivatives,
-    row_grams,
-    row_variances,
-    unit_columns,
-)
+from .._terms.entries import connected_parts, derivatives, row_grams, row_variances, unit_columns
 from .._typing import Parameters
 from ..maps import AbstractRankedMap
 from ..methods._measured import measured_jacobian
