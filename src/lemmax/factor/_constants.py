@@ -202,6 +202,6 @@ BATCH = 1 << 10
 ELIMINATED, ENOUGH_FOR_BLOCKS = 6, 100
 # Rounds of subspace iteration; a start needs no more.
 SUBSPACE_ROUNDS = 5
-# Bytes that a fit takes for each known cell: measured peaks are 320 for noisy tables of 24 and 32 MB,
-# and 160 for exact ones.
+# Bytes that a fit takes for each known cell: measured peaks are 320 for noisy tables of 24 and
+# 32 MB, and 160 for exact ones.
 BYTES_OF_A_CELL = 320
