@@ -329,7 +329,7 @@ def test_a_compressed_text_that_unpacks_to_more_than_fits(tmp_path, monkeypatch)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"1" * 2**22))
     monkeypatch.setattr(_memory, "available_bytes", lambda: 2**28)
-    monkeypatch.setattr(_memory, "_SMALL", 2**20)
+    monkeypatch.setattr(_memory, "SMALL", 2**20)
     with pytest.raises(MemoryError, match=r"bomb\.csv\.gz holds needs 4,194,304 bytes"):
         read_table(path)
 

@@ -71,8 +71,10 @@ def test_effects_are_as_large_as_they_are(spreads):
         data = np.zeros(truth.shape)
         data[rows, columns] = values
         for _ in range(10):
-            u = np.linalg.solve(_grams(weights, v), (data @ v)[..., None])[..., 0]
-            v = np.linalg.solve(_grams(weights.T, u), (data.T @ u)[..., None])[..., 0]
+            grams = np.einsum("ij,jk,jl->ikl", weights, v, v)
+            u = np.linalg.solve(grams, (data @ v)[..., None])[..., 0]
+            grams = np.einsum("ij,ik,il->jkl", weights, u, u)
+            v = np.linalg.solve(grams, (data.T @ u)[..., None])[..., 0]
         oracle = np.linalg.norm(u @ v.T - truth)
         assert np.linalg.norm(found.values() - truth) < 1.02 * oracle
 
