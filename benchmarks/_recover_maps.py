@@ -15,7 +15,7 @@ DIM, TRUE_RANK, SUCCESS = 30, 2, 1e-8
 RANKS, CONDITIONS = (2, 5, 10), (1.0, 100.0, 1e4)
 SAMPLING, OUTLIERS = (2, 4, 8, 16), (0.0, 0.1, 0.2, 0.3, 0.4, 0.45)
 # Fresh: no seed of this range has been used to develop anything.
-FIRST_SEED = 1_350_000
+FIRST_SEED = 1_400_000
 # Of the paper's Configuration 2: that of its Figure 6, and a longer one. The best of both counts.
 FIRST_STEPS, STEPS = (1e-4, 1e-3), 700
 

@@ -78,7 +78,7 @@ VARIANTS: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
     "geodesic acceleration": _replaced(_steps, "_bend", _straight),
     "Anderson acceleration": _set(NEAR=0.0),
     "plain least squares first": _replaced(_search, "plainly_right", lambda *given: False),
-    "test of normality": _set(NORMAL=np.inf),
+    "test of normality": _set(NORMAL=np.inf, ONE_CLUSTER=np.inf),
     "Gaussian tails first": _one_settling,
     "scales below the noise": _replaced(_search, "refine", _no_deep),
     "linear parameters": _replaced(

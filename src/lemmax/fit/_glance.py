@@ -51,7 +51,9 @@ def glance_at(
     spread = np.sqrt(total / some)
     skewness = np.einsum("cn,cn->c", squares, residual) / (some * spread**3)
     kurtosis = np.einsum("cn,cn->c", squares, squares) / (some * spread**4)
-    normal = n / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4) <= constants.NORMAL
+    skewed, tails = n / 6 * skewness**2, n / 24 * (kurtosis - 3) ** 2
+    normal = skewed + tails <= constants.NORMAL
+    normal &= skewed + np.where(kurtosis < 3, tails, 0) <= constants.ONE_CLUSTER
     largest, nothing = np.max(sizes, axis=1), constants.EXACT * rounding
     least = largest / (GAUSSIAN * constants.ORDINARY_PLAIN)
     below = np.sum(sizes < least[:, None], axis=1) - missing

@@ -8,7 +8,8 @@ from . import _constants as constants
 from ._batch import Batch
 from ._glance import Glance
 from ._inverses import inverses
-from ._lanes import largest_leverages
+from ._lanes import largest_leverages, residuals
+from ._outlier_curve import close_to_the_fit, in_runs
 from ._pool import Fitted, Pool
 from ._verdict import gain_needed
 from .status import FitStatus
@@ -41,6 +42,7 @@ def judge_many(
     doubtful = batch.null[lanes] - length < gain_needed(kept, p)
     doubtful |= _structured(pool, glance, keep, state.value, noise)
     if robust:
+        doubtful[_curved(pool, found)] = True
         largest = largest_leverages(pool.model, pool.curves, state.x, keep, inverse)
         doubtful |= largest > constants.HIGH_LEVERAGE
     codes = np.where(doubtful & ~exact, FitStatus.DOUBTFUL, codes)
@@ -53,6 +55,26 @@ def judge_many(
     covariance = np.where(unseen[:, :, None] & eye, np.inf, covariance)
     covariance = np.where(held[:, :, None] | held[:, None, :], np.nan, covariance)
     return Verdicts(state.x, covariance, codes, keep, noise)
+
+
+def _curved(pool: Pool, found: Fitted) -> list[int]:
+    """Lanes whose outliers follow a curve close to the fit."""
+    wrong = pool.counts & ~found.keep
+    # Missing data are looked at below.
+    some = np.flatnonzero(in_runs(wrong) > constants.IN_LINE)
+    if not some.size:
+        return []
+    x, keep, there = found.state.x[some], found.keep[some], pool.counts[some]
+    data = pool.of(some).curves
+    residual = residuals(pool.model, data, x, lambda part, _: part)
+    curve = data.y * (1 if data.inverse is None else data.inverse) + residual
+    high = np.max(np.where(keep, curve, -np.inf), axis=1)
+    low = np.min(np.where(keep, curve, np.inf), axis=1)
+    return [
+        lane
+        for k, lane in enumerate(some)
+        if close_to_the_fit(residual[k, there[k]], ~keep[k, there[k]], high[k] - low[k])
+    ]
 
 
 def _structured(pool: Pool, glance: Glance, keep, value, noise) -> np.ndarray:

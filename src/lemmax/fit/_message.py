@@ -103,7 +103,8 @@ def length_of(
 ) -> np.ndarray:
     """Description lengths with these data as inliers, in every lane."""
     there = counts > 0
-    place = np.argsort(np.where(keep, 0, np.where(there, 1, 2)), axis=1, kind="stable")
+    # Inliers, outliers and what is missing, each by size.
+    place = np.lexsort((sizes, np.where(keep, 0, np.where(there, 1, 2))), axis=1)
     ordered = np.take_along_axis(np.where(there, sizes, np.inf), place, axis=1) / width
     kept = np.sum(keep, axis=1)[:, None]
     heavy = np.ones(len(sizes), bool)
@@ -159,7 +160,13 @@ def _chosen(
         described = np.where(heavy[:, None], np.minimum(gaussian, lengths), gaussian)
     wrong = n[:, None] - kept
     places = gammaln(n[:, None] + 1) - gammaln(kept + 1) - gammaln(wrong + 1)
-    length = described + _preference(wrong, kept) + places
+    # The nearest and the farthest outlier say where the others are: that far from the curve, on one
+    # of its sides. They have at least the noise of the inliers.
+    largest = np.max(np.where(np.isfinite(ordered), ordered, 0.0), axis=1, keepdims=True)
+    nearest = np.take_along_axis(ordered, np.minimum(kept, n[:, None] - 1), axis=1)
+    spread = 2 * np.maximum(largest - nearest, np.sqrt(variance))
+    values = np.maximum(wrong - 2, 0) * np.minimum(np.log(spread), 0.0)
+    length = described + values + _preference(wrong, kept) + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
     return kept[rows, best], length[rows, best]

@@ -80,8 +80,7 @@ def fit_pool(pool: Pool, start: np.ndarray, robust: bool) -> tuple[Fitted, Glanc
     glance = pool.glance(found.state.x, found.keep)
     if not robust:
         return found, glance
-    rest = np.flatnonzero(~(found.state.settled & glance.plain))
-    again = rest[_suspicious(pool.of(rest), found.of(rest))] if rest.size else rest
+    again = np.flatnonzero(~(found.state.settled & glance.plain))
     if again.size:
         # Outliers may have misled least squares: the start itself is a second start.
         begun = np.concatenate([found.state.x[again], start[again]])
@@ -114,37 +113,6 @@ def _least_squares(pool: Pool, x: np.ndarray, keep: np.ndarray, max_steps: int) 
     return Fitted(state, keep.copy(), _gaussian_length(pool, state.value, keep, x.shape[1]))
 
 
-def _suspicious(pool: Pool, plain: Fitted) -> np.ndarray:
-    """Lanes whose least squares outliers may have misled.
-
-    Where their own residuals do not show it, those of least absolute deviations may.
-    """
-    freedom = np.sum(pool.counts, axis=1) - plain.state.x.shape[1]
-    spread = np.sqrt(plain.state.value / np.maximum(freedom, 1))
-
-    def far(sizes: np.ndarray, scale: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        largest = np.max(sizes, axis=1)
-        return ~((largest <= constants.ORDINARY * scale) & (spread <= 2 * scale))
-
-    sizes, scale = pool.sizes(plain.state.x)
-    suspicious = ~plain.state.settled | far(sizes, scale, spread)
-    calm = np.flatnonzero(~suspicious)
-    if calm.size:
-        some, x = pool.of(calm), plain.state.x[calm]
-        after = descend(
-            pool.model,
-            some.curves,
-            x,
-            some.counts,
-            ABSOLUTE,
-            scale[calm],
-            tol=constants.ROUGH,
-            max_steps=8,
-        )
-        suspicious[calm] = far(*some.sizes(after.x), spread[calm])
-    return suspicious
-
-
 def _robust(pool: Pool, x: np.ndarray) -> Fitted:
     """Graduated losses, then least squares on the inliers, until these no longer change."""
     x = x.copy()
@@ -154,7 +122,13 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
     for _ in range(constants.ROUNDS):
         some = pool.of(falling)
         state = descend(
-            some.model, some.curves, x[falling], some.counts, ABSOLUTE, scale[falling], **options
+            some.model,
+            some.curves,
+            x[falling],
+            some.counts,
+            ABSOLUTE,
+            constants.SHARP * scale[falling],
+            **options,
         )
         x[falling] = state.x
         new = np.minimum(scale[falling], some.sizes(state.x)[1])
@@ -163,9 +137,8 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
         falling = falling[falls]
         if not falling.size:
             break
-    for bend in constants.BENDS:
-        scale = bend * pool.sizes(x)[1]
-        x = descend(pool.model, pool.curves, x, pool.counts, REDESCENDING, scale, **options).x
+    scale = constants.BEND_OF_MANY * pool.sizes(x)[1]
+    x = descend(pool.model, pool.curves, x, pool.counts, REDESCENDING, scale, **options).x
     keep, _ = _judged(pool, x)
     return _settled(pool, x, keep)
 

@@ -113,7 +113,7 @@ def absolute(setting: Setting, x: np.ndarray, *, known=None, reach: float = 1.0)
         ended = setting.descend(
             x,
             setting.counts,
-            Loss(ABSOLUTE, scale),
+            Loss(ABSOLUTE, constants.SHARP * scale),
             tol=constants.ROUGH,
             max_steps=constants.ROUGH_STEPS,
             known=(residual, jacobian),

@@ -213,20 +213,20 @@ def plainly_right(setting: Setting, found: Candidates) -> bool:
     small = scale <= constants.SMALL_NOISE * setting.width
     residual = residual[0][there]
     ordinary = np.max(np.abs(residual)) <= constants.ORDINARY_PLAIN * scale
-    normal = _abnormality(residual) <= constants.NORMAL
-    return bool(
-        small and ordinary and normal and abs(correlation(residual)) < constants.WEAKLY_CORRELATED
-    )
+    calm = abs(correlation(residual)) < constants.WEAKLY_CORRELATED
+    return bool(small and ordinary and calm and _normal(residual))
 
 
-def _abnormality(residual: np.ndarray) -> float:
-    """Jarque and Bera's statistic: skewness and kurtosis beside those of normal residuals."""
+def _normal(residual: np.ndarray) -> bool:
+    """Whether residuals may be normal, by Jarque and Bera's statistic, with and without tails."""
     spread = float(np.sqrt(np.mean(residual**2)))
     if not spread > 0:
-        return 0.0
-    standard = residual / spread
-    skewness, kurtosis = np.mean(standard**3), np.mean(standard**4)
-    return float(len(residual) / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4))
+        return True
+    standard, n = residual / spread, len(residual)
+    kurtosis = np.mean(standard**4)
+    skewed, tails = n / 6 * np.mean(standard**3) ** 2, n / 24 * (kurtosis - 3) ** 2
+    one_cluster = skewed + (tails if kurtosis < 3 else 0) <= constants.ONE_CLUSTER
+    return bool(one_cluster and skewed + tails <= constants.NORMAL)
 
 
 def correlation(residual: np.ndarray) -> float:

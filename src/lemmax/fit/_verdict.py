@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtrc, fdtri
+from scipy.special import fdtri
 
 from . import _constants as constants
 from ._conclusion import (
@@ -18,8 +18,9 @@ from ._conclusion import (
 from ._data import Task
 from ._losses import robust_scale, squares
 from ._message import shortest
+from ._outlier_curve import close_to_the_fit
 from ._refine import Candidates, Setting
-from ._search import Search, correlation, rivals
+from ._search import Search, rivals
 from ._starts import typical
 from .status import FitStatus
 
@@ -141,7 +142,9 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
         values = parameters_in_words(task.free_names, found.ended.x[other])
         doubts.append(f"another fit is nearly as likely: {values}, with {outliers} outliers")
     residual, y = found.ended.residual[0][found.keep[0]], (task.y / task.units)[found.keep[0]]
-    close = _curve_of_outliers(setting, found, float(np.ptp(y + residual)))
+    there = setting.counts > 0
+    outliers = found.ended.residual[0][there], ~found.keep[0][there]
+    close = close_to_the_fit(*outliers, width=float(np.ptp(y + residual)))
     if close:
         doubts.append(
             f"{close} of the outliers follow a curve close to the fit: the model misses something "
@@ -158,22 +161,6 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
     if setting.robust and np.max(seen.leverage, initial=0.0) > constants.LEVERAGE:
         doubts.append(SINGLE_DATUM)
     return doubts
-
-
-def _curve_of_outliers(setting: Setting, found: Candidates, width: float) -> int:
-    """How many outliers follow a curve close to that of the fit, if any do.
-
-    Gross errors are anywhere in the range of the curve: seldom close to it, and on both sides.
-    """
-    residual = found.ended.residual[0][~found.keep[0] & (setting.counts > 0)]
-    order = np.argsort(np.abs(residual), kind="stable")
-    counts = np.arange(1, len(residual) + 1)
-    share = np.minimum(np.abs(residual[order]) / width, 1.0)
-    by_chance = bdtrc(counts - 1, len(residual), share)
-    if np.min(by_chance, initial=1.0) >= constants.RARE:
-        return 0
-    close = np.sort(order[: int(np.argmin(by_chance)) + 1])
-    return len(close) if correlation(residual[close]) > constants.IN_LINE else 0
 
 
 def _unpredicted(setting: Setting, found: Candidates) -> float:

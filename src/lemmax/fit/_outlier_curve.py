@@ -1,0 +1,47 @@
+"""Outliers that follow a curve close to the fit: there the model misses something.
+
+Gross errors are anywhere in the range of the curve: seldom close to it, on both sides, and among
+inliers.
+"""
+
+import numpy as np
+from scipy.special import bdtrc
+
+from . import _constants as constants
+from ._search import correlation
+
+
+def close_to_the_fit(residual: np.ndarray, wrong: np.ndarray, width: float) -> int:
+    """How many outliers follow a curve close to that of the fit, if any do.
+
+    Parameters
+    ----------
+    residual : array of shape (data,)
+    wrong : array of bool, of shape (data,)
+        The outliers.
+    width : float
+        The range of the curve.
+    """
+    places = np.flatnonzero(wrong)
+    order = places[np.argsort(np.abs(residual[places]), kind="stable")]
+    counts = np.arange(1, len(order) + 1)
+    share = np.minimum(np.abs(residual[order]) / width, 1.0)
+    by_chance = bdtrc(counts - 1, len(order), share)
+    if np.min(by_chance, initial=1.0) >= constants.RARE:
+        return 0
+    close = np.sort(order[: int(np.argmin(by_chance)) + 1])
+    near = np.zeros((1, len(residual)), bool)
+    near[0, close] = True
+    limit = constants.IN_LINE
+    followed = correlation(residual[close]) > limit and in_runs(near)[0] > limit
+    return len(close) if followed else 0
+
+
+def in_runs(wrong: np.ndarray) -> np.ndarray:
+    """By how many standard deviations the outliers of each row are in fewer runs than by chance."""
+    n, k = wrong.shape[1], np.sum(wrong, axis=1)
+    runs = wrong[:, 0] + np.sum(wrong[:, 1:] & ~wrong[:, :-1], axis=1)
+    # The mean and the variance of Wald and Wolfowitz's test, of the runs of one kind.
+    expected = k * (n - k + 1) / n
+    variance = expected * (k - 1) * (n - k) / (n * max(n - 1, 1))
+    return (expected - runs) / np.sqrt(np.where(variance > 0, variance, np.inf))
