@@ -111,6 +111,24 @@ def test_wrong_data_on_a_curve_of_their_own():
     assert not fitted.status.succeeded or fitted.outlier_count == 0
 
 
+def test_outliers_on_one_side_among_inliers_are_no_curve():
+    """They are where the model is right as well; those of a whole part of the curve are not."""
+    t = np.linspace(0.0, 3.0, 60)
+    y = 2 * np.exp(-1.3 * t) + 0.01 * np.random.default_rng(3).standard_normal(60)
+    among, together = np.random.default_rng(4).random(60) < 0.25, np.arange(60) >= 45
+
+    def model(x):
+        return x[0] * jnp.exp(-x[1] * t)
+
+    for wrong, status in ((among, lm.FitStatus.FITTED), (together, lm.FitStatus.DOUBTFUL)):
+        fitted = lm.fit(model, y + 0.3 * wrong, START)
+        assert np.array_equal(fitted.outliers, np.flatnonzero(wrong))
+        assert fitted.status is status
+        many = lm.fit_many(model, y + 0.3 * wrong[None], START)
+        assert np.array_equal(many.wrong[0], wrong)
+        assert many.status(0) is status
+
+
 def test_data_that_are_all_zero():
     # Equations to be solved, with more of them than unknowns.
     fitted = lm.fit(

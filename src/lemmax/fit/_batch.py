@@ -52,8 +52,21 @@ def prepare_many(
     # Times of the first curve serve to check the model.
     own = tuple(jax.tree.map(lambda leaf: leaf[0], each))
     one = jax.tree.map(lambda leaf: np.zeros_like(np.asarray(leaf)), first)
-    starts, start = _starts_of(start, count)
-    task = prepare(model, one, start, (*args, *own), None, bounds, fixed)
+    starts, start_of_one = _starts_of(start, count)
+
+    def task_from(begin: Any) -> Task:
+        return prepare(model, one, begin, (*args, *own), None, bounds, fixed)
+
+    try:
+        task = task_from(start_of_one)
+    except (TypeError, ValueError) as error:
+        if starts is None:
+            raise
+        # As many parameters as curves: perhaps the axis is not one of curves.
+        try:
+            starts, task = None, task_from(start)
+        except (TypeError, ValueError):
+            raise error from None
     kinds = task.outputs[1]
     flat = _flat_of_many(parts, kinds)
     if np.any(np.isinf(flat)):

@@ -60,6 +60,5 @@ def glance_at(
     ordinary = below <= (np.minimum(p, np.maximum(n - 1, 0)) + n - 1) // 2
     ordinary |= largest <= constants.ORDINARY_PLAIN * nothing
     small = np.maximum(spread, nothing) <= constants.SMALL_NOISE * width
-    calm = np.abs(neighbours) * np.sqrt(n) < constants.WEAKLY_CORRELATED * total
     enough = n >= max(constants.ENOUGH, 3 * p)
-    return Glance(neighbours, enough & small & ordinary & normal & calm)
+    return Glance(neighbours, enough & small & ordinary & normal)

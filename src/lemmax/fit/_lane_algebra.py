@@ -53,9 +53,11 @@ def leverages(rows: Any, inverse: Array) -> Array:
     p = inverse.shape[1]
     if not isinstance(rows, list):
         return jnp.einsum("ljn,ljk,lkn->ln", rows[:, :p], inverse, rows[:, :p], precision="highest")
-    columns = jnp.stack(rows[:p], axis=1)
-    products = jnp.sum(inverse[..., None] * columns[:, None], axis=2)
-    return jnp.sum(products * columns, axis=1)
+    total = jnp.zeros_like(rows[p])
+    for j in range(p):
+        for k in range(j, p):
+            total += inverse[:, j, k, None] * (1 if j == k else 2) * (rows[j] * rows[k])
+    return total
 
 
 def solve(matrix: Array, vector: Array) -> Array:

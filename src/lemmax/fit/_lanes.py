@@ -1,9 +1,10 @@
 """Levenberg-Marquardt steps for thousands of curves in one compiled program.
 
-A curve is a lane. Lanes take a few steps in groups that fit into the cache; then those that have
-ended leave, and the others are packed together. Of a Jacobian only products with itself and with
-the residual leave a step: p x p numbers for each lane. Their systems are solved by elimination,
-all lanes at once, since calls of LAPACK, one for each lane, would take longer than everything else.
+A curve is a lane. Lanes take a few steps together; then those that have ended leave, and the
+others are packed together. Models and Jacobians are evaluated in groups of lanes that fit into the
+cache, and only products of a Jacobian with itself and with the residual leave it: p x p numbers for
+each lane. Their systems are solved by elimination, all lanes at once, since calls of LAPACK, one
+for each lane, would take longer than everything else.
 """
 
 import collections
@@ -248,9 +249,8 @@ def _compiled(model: Model) -> _Programs:
         gram, slope = products(rows, jnp.where(keep, bent, 0.0))
         return losses @ np.ones(residual.shape[1]), gram, slope
 
-    def step(state, curves, keep, scale, shape, tol, base, args, low, high):
-        value, gram, slope = evaluate(state.trial, curves, keep, scale, shape, base, args)
-        blur = blur_of(state.value, curves, keep)
+    def step(state, value, gram, slope, blur_of, tol, low, high):
+        blur = blur_of(state.value)
         fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(gram), axis=(1, 2))
         gained = jnp.where(fine, state.value - value, -jnp.inf)
         tiny = fine & (state.predicted <= 16 * blur * state.value)
@@ -271,14 +271,8 @@ def _compiled(model: Model) -> _Programs:
             growth=jnp.where(taken, 2.0, 2 * state.growth),
             ended=first & ~fine,
         )
-        after = proposed(moved, blur_of(moved.value, curves, keep), tol, low[None], high[None])
+        after = proposed(moved, blur_of(moved.value), tol, low[None], high[None])
         return State(*map(lambda new, old: _where(state.ended, old, new), after, state))
-
-    def blur_of(value, curves, keep):
-        """The part of the residuals that is rounding errors."""
-        count = jnp.maximum(jnp.sum(keep, axis=1, dtype=float), 1)
-        rounding = curves.rounding
-        return constants.EPS + rounding / jnp.maximum(jnp.sqrt(value / count), rounding)
 
     def proposed(state, blur, tol, low, high):
         """The next trial, unless the lane has ended."""
@@ -306,21 +300,38 @@ def _compiled(model: Model) -> _Programs:
             settled=done & ~state.ended,
         )
 
-    def group(state, curves, keep, scale, steps, *shared):
+    def block(state, curves, keep, scale, groups, steps, shape, tol, base, args, low, high):
+        count = jnp.maximum(jnp.sum(keep, axis=1, dtype=float), 1)
+        rounding = curves.rounding
+
+        def blur_of(value):
+            """The part of the residuals that is rounding errors."""
+            return constants.EPS + rounding / jnp.maximum(jnp.sqrt(value / count), rounding)
+
+        def of(ended, trial, curves, keep, scale):
+            def nothing():
+                lanes, p = trial.shape
+                return jnp.zeros(lanes), jnp.zeros((lanes, p, p)), jnp.zeros((lanes, p))
+
+            def everything():
+                return evaluate(trial, curves, keep, scale, shape, base, args)
+
+            return jax.lax.cond(jnp.all(ended), nothing, everything)
+
         def body(carry):
-            count, state = carry
-            return count + 1, step(state, curves, keep, scale, *shared)
+            done, state = carry
+            value, gram, slope = _by_groups(
+                of,
+                groups,
+                (state.value, state.gram, state.slope),
+                (state.ended, state.trial, curves, keep, scale),
+            )
+            return done + 1, step(state, value, gram, slope, blur_of, tol, low, high)
 
         def going(carry):
             return (carry[0] < steps) & ~jnp.all(carry[1].ended)
 
         return jax.lax.while_loop(going, body, (jnp.zeros((), jnp.int32), state))[1]
-
-    def block(state, curves, keep, scale, groups, steps, *shared):
-        def of(*some):
-            return group(*some, steps, *shared)
-
-        return _by_groups(of, groups, state, (state, curves, keep, scale))
 
     def all_residuals(_, base, args, x, curves):
         def one(u, curve):

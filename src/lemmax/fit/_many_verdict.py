@@ -42,7 +42,7 @@ def judge_many(
     doubtful = batch.null[lanes] - length < gain_needed(kept, p)
     doubtful |= _structured(pool, glance, keep, state.value, noise)
     if robust:
-        doubtful[_curved(pool, found)] = True
+        doubtful |= _curved(pool, found)
         largest = largest_leverages(pool.model, pool.curves, state.x, keep, inverse)
         doubtful |= largest > constants.HIGH_LEVERAGE
     codes = np.where(doubtful & ~exact, FitStatus.DOUBTFUL, codes)
@@ -57,24 +57,23 @@ def judge_many(
     return Verdicts(state.x, covariance, codes, keep, noise)
 
 
-def _curved(pool: Pool, found: Fitted) -> list[int]:
+def _curved(pool: Pool, found: Fitted) -> np.ndarray:
     """Lanes whose outliers follow a curve close to the fit."""
-    wrong = pool.counts & ~found.keep
-    # Missing data are looked at below.
-    some = np.flatnonzero(in_runs(wrong) > constants.IN_LINE)
+    curved = np.zeros(len(found.length), bool)
+    # Runs are counted again below, without what is missing.
+    some = np.flatnonzero(in_runs(pool.counts & ~found.keep) > constants.IN_LINE)
     if not some.size:
-        return []
+        return curved
     x, keep, there = found.state.x[some], found.keep[some], pool.counts[some]
     data = pool.of(some).curves
     residual = residuals(pool.model, data, x, lambda part, _: part)
     curve = data.y * (1 if data.inverse is None else data.inverse) + residual
     high = np.max(np.where(keep, curve, -np.inf), axis=1)
     low = np.min(np.where(keep, curve, np.inf), axis=1)
-    return [
-        lane
-        for k, lane in enumerate(some)
-        if close_to_the_fit(residual[k, there[k]], ~keep[k, there[k]], high[k] - low[k])
-    ]
+    for k, lane in enumerate(some):
+        outliers = residual[k, there[k]], ~keep[k, there[k]]
+        curved[lane] = close_to_the_fit(*outliers, width=high[k] - low[k]) > 0
+    return curved
 
 
 def _structured(pool: Pool, glance: Glance, keep, value, noise) -> np.ndarray:
