@@ -3,18 +3,17 @@
 ``python -m benchmarks.fit nist`` for certified digits from both starts, ``mgh`` for the problems of
 Moré, Garbow and Hillstrom, ``outliers`` with a tenth and three tenths of the data wrong, ``random``
 for coverage of intervals, wrong and refused answers (``others``: on other families), ``beyond``
-with more than half of the data wrong, ``seconds`` and ``many`` beside scipy.
+with more than half of the data wrong, and ``seconds`` beside scipy.
+Many curves are measured by `benchmarks.fit_many`.
 """
 
 import argparse
 import contextlib
-import subprocess
 import sys
 import time
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
@@ -290,82 +289,6 @@ def seconds() -> int:
     return int(np.median(ratios) > 5)
 
 
-def many(count: int) -> int:
-    """Curves of 100 points beside a loop of curve_fit, and the first call of a new process."""
-    t = np.linspace(0.0, 3.0, 100)
-    rng = np.random.default_rng(0)
-    truth = [rng.uniform(*ends, (count, 1)) for ends in ((1, 3), (0.5, 2), (0, 1))]
-    y = truth[0] * np.exp(-truth[1] * t) + truth[2] + 0.02 * rng.standard_normal((count, 100))
-    start = np.array([1.0, 1.0, 0.0])
-    wrong = rng.random(y.shape) < 0.1
-    spoiled_y = np.where(wrong, y + 5, y)
-    right = lm.fit_many(_three, np.where(wrong, np.nan, y), start, args=(t,))
-    ratios = []
-    for name, data, loss, theirs in (
-        ("least squares", y, lm.losses.SquaredL2(), _curve_fit),
-        ("robust", y, None, _curve_fit),
-        ("robust, a tenth wrong", spoiled_y, None, _soft_l1),
-    ):
-        # Side by side, piece by piece, and the shortest of each: the machine may be busy.
-        ours, loop = np.inf, np.inf
-        for k in range(5):
-            ours = min(
-                ours,
-                _seconds(lambda d=data, h=loss: lm.fit_many(_three, d, start, args=(t,), loss=h)),
-            )
-            piece = data[100 * k : 100 * k + 100]
-            loop = min(
-                loop, _seconds(lambda p=piece, f=theirs: [f(t, row) for row in p]) * count / 100
-            )
-        ratios.append(loop / ours)
-        other = theirs.__name__.strip("_")
-        print(f"{count} curves, {name}: {ours:.2f} s, {loop / ours:.1f} times faster than {other}")
-    fits = lm.fit_many(_three, spoiled_y, start, args=(t,))
-    off = np.max(np.abs(fits.x - right.x) / right.standard_errors, axis=1)
-    sure = fits.succeeded
-    print(
-        f"a tenth wrong: {np.sum(off < 1)} within a standard error of least squares on the others, "
-        f"{np.sum(sure & (off > 5))} wrong and sure, {np.sum(~sure & (off < 1))} right and refused"
-    )
-    ratio = ratios[0]
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", _FIRST], check=True)
-    print(f"import and first fit in a new process: {time.perf_counter() - began:.2f} s")
-    return int(ratio < 20)
-
-
-_FIRST = """
-import numpy as np, jax.numpy as jnp, lemmax as lm
-t = np.linspace(0.0, 3.0, 50)
-y = 2 * np.exp(-1.3 * t) + 0.01 * np.cos(40 * t)
-assert lm.fit(lambda x: x[0] * jnp.exp(-x[1] * t), y, np.ones(2)).status.succeeded
-"""
-
-
-def _three(x: Any, t: Any) -> Any:
-    return x[0] * jnp.exp(-x[1] * t) + x[2]
-
-
-def _curve_fit(t: np.ndarray, y: np.ndarray) -> np.ndarray:
-    def model(t, a, b, c):
-        return a * np.exp(-b * t) + c
-
-    return scipy.optimize.curve_fit(model, t, y, (1.0, 1.0, 0.0))[0]
-
-
-def _soft_l1(t: np.ndarray, y: np.ndarray) -> np.ndarray:
-    def residual(x):
-        return x[0] * np.exp(-x[1] * t) + x[2] - y
-
-    return scipy.optimize.least_squares(residual, (1.0, 1.0, 0.0), loss="soft_l1", f_scale=0.1).x
-
-
-def _seconds(run: Any) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
-
-
 def _shortest(run: Any, times: int = 7) -> float:
     """The shortest time of several: the machine may be busy."""
     run()
@@ -383,7 +306,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "what",
-        choices=["nist", "mgh", "outliers", "random", "others", "beyond", "seconds", "many"],
+        choices=["nist", "mgh", "outliers", "random", "others", "beyond", "seconds"],
     )
     parser.add_argument("--count", type=int, default=500, help="random instances")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -406,7 +329,6 @@ def main() -> int:
             count, first, lambda seed: instance(FAMILIES[seed % 7], seed, reach, chosen.share)
         ),
         "seconds": seconds,
-        "many": lambda: many(10_000),
     }
     return runs[chosen.what]()
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import _constants as constants
 from ._data import listed
-from ._search import correlation
+from ._order import correlation
 from .status import FitStatus
 
 NO_BETTER = (

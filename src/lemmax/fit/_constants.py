@@ -59,6 +59,10 @@ BENDS, FALLS = (6.0, 3.0), 12
 # 35 % of the data wrong by 6 to 200 standard deviations of the noise, `fit_many` with 1, .25, .1
 # and .03 finds parameters within a standard error in 17,100, 19,900, 20,200 and 20,300.)
 SHARP = 0.1
+# Where the redescending loss bends if outliers of a few standard deviations are to be found, in
+# scales of all data. (Of the same curves 20,200 are right with .7, 1 and 1.5; 19,400 with 3; 19,200
+# with 6 and then 1.5.)
+SHARP_BEND = 1.0
 # A scale that falls by less than this is found; it, or the set of inliers, is estimated so often.
 STABLE, ROUNDS = 0.8, 6
 
@@ -100,7 +104,7 @@ WEAKLY_CORRELATED, WEAK = 2.5, 0.5
 # others.) Without the part of heavy tails it is below the second one: that a few residuals are
 # large is common, but skewness or light tails show two clusters. (If 35 % of 60 data are moved to
 # one side, it is 10; of MGH17 it is 3, of Nelson 1.)
-ENOUGH, SMALL_NOISE, ORDINARY_PLAIN, NORMAL, ONE_CLUSTER = 12, 0.1, 4.0, 20.0, 6.0
+ENOUGH, SMALL_NOISE, ORDINARY_PLAIN, NORMAL, ONE_CLUSTER = 12, 0.05, 4.0, 20.0, 6.0
 # A datum with this leverage nearly determines a parameter alone.
 HIGH_LEVERAGE = 0.95
 
@@ -139,9 +143,6 @@ MANY_ACTIVE = 200
 # The offset at a minimum: the steps decide by products with the Jacobian, which lose half of the
 # digits.
 TOL_OF_MANY = 1e-6
-# Where the redescending loss bends, in scales of all data. (Of the curves mentioned with `SHARP`
-# 20,200 are right with .7, 1 and 1.5; 19,400 with 3; 19,200 with 6 and then 1.5.)
-BEND_OF_MANY = 1.0
 # Damping at the start and where a lane gives up, relative to the diagonal.
 FIRST_DAMPING, LAST_DAMPING = 1e-3, 1e12
 # Steps between two looks at which lanes have ended: to pack them costs about as much as a step.

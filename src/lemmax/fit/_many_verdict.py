@@ -9,7 +9,7 @@ from ._batch import Batch
 from ._glance import Glance
 from ._inverses import inverses
 from ._lanes import largest_leverages, residuals
-from ._outlier_curve import close_to_the_fit, in_runs
+from ._order import close_to_the_fit, in_runs
 from ._pool import Fitted, Pool
 from ._verdict import gain_needed
 from .status import FitStatus

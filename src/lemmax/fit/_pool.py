@@ -137,7 +137,7 @@ def _robust(pool: Pool, x: np.ndarray) -> Fitted:
         falling = falling[falls]
         if not falling.size:
             break
-    scale = constants.BEND_OF_MANY * pool.sizes(x)[1]
+    scale = constants.SHARP_BEND * pool.sizes(x)[1]
     x = descend(pool.model, pool.curves, x, pool.counts, REDESCENDING, scale, **options).x
     keep, _ = _judged(pool, x)
     return _settled(pool, x, keep)

@@ -10,6 +10,7 @@ from .._plain import Kinds
 from . import _constants as constants
 from ._losses import ABSOLUTE, REDESCENDING, LaneLoss, Loss, robust_scale, squares
 from ._message import length_of, shortest
+from ._order import close_to_the_fit
 from ._steps import Box, Ended, Evaluate, descend
 
 _KINDS = Kinds(Ended)
@@ -161,6 +162,31 @@ def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
             break
         scale = np.minimum(np.maximum(scale / 2, constants.BENDS[1] * noise), scale)
     return settled(setting, best, tol=constants.ROUGH, max_steps=constants.ROUGH_STEPS)
+
+
+def among_inliers(setting: Setting, ended: Ended) -> Candidates:
+    """The same with a loss that bends close to the noise, for outliers of a few of its deviations.
+
+    So close to the curve, outliers in runs are what the model misses: fits with such do not count.
+    """
+    scale = constants.SHARP_BEND * setting.scale(ended.residual, setting.counts, ended.x.shape[1])
+    options = {"tol": constants.ROUGH, "max_steps": constants.ROUGH_STEPS}
+    found = settled(
+        setting,
+        setting.descend(
+            ended.x,
+            setting.counts,
+            Loss(REDESCENDING, scale),
+            known=(ended.residual, ended.jacobian),
+            **options,
+        ),
+        **options,
+    )
+    there = setting.counts > 0
+    for lane, (residual, keep) in enumerate(zip(found.ended.residual, found.keep, strict=True)):
+        if close_to_the_fit(residual[there], ~keep[there], setting.width):
+            found.length[lane] = np.inf
+    return found
 
 
 def _where(lanes: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

@@ -8,10 +8,12 @@ import numpy as np
 from . import _constants as constants
 from ._losses import squares
 from ._message import preference
+from ._order import correlation
 from ._refine import (
     Candidates,
     Setting,
     absolute,
+    among_inliers,
     at,
     candidates,
     joined,
@@ -74,6 +76,17 @@ class Search:
         if self.plain:
             return
         report(self.starts, float(self.found.ended.value[0]))
+        while True:
+            self._look(report)
+            before = self.found.length[0]
+            self._compare()
+            # What convinced may have lost to a rival that does not.
+            changed = self.found.length[0] < before
+            if self.tries == 0 or self.convincing or not changed:
+                break
+
+    def _look(self, report: Callable[[int, float], None]) -> None:
+        """Fit from variations of the start, until the best fit is convincing."""
         while self.tries > 0 and not self.convincing:
             before = self.found.length[0]
             first = self.starts == len(self.given)
@@ -86,7 +99,6 @@ class Search:
             weak = correlation(self._residual) <= constants.WEAK * np.sqrt(len(self._residual))
             if self._right_so_far and weak and self.found.length[0] > before - constants.AGREE:
                 break
-        self._compare()
 
     def _begin(self) -> None:
         """Least squares from the given starts, then robust fits if there is a reason."""
@@ -100,8 +112,8 @@ class Search:
             if np.any(self.linear):
                 begun.append(solve_linear(setting, self.given, self.linear)[0])
             near = settled(setting, plain, **constants.NEAR_MINIMUM)
-            robust = refine(setting, absolute(setting, np.concatenate(begun)))
-            self.found = joined(near, robust)
+            ended = absolute(setting, np.concatenate(begun))
+            self.found = joined(near, refine(setting, ended), among_inliers(setting, ended))
         self.found = _best(setting, self.found)
 
     def _least_squares(self) -> Ended:
@@ -227,14 +239,6 @@ def _normal(residual: np.ndarray) -> bool:
     skewed, tails = n / 6 * np.mean(standard**3) ** 2, n / 24 * (kurtosis - 3) ** 2
     one_cluster = skewed + (tails if kurtosis < 3 else 0) <= constants.ONE_CLUSTER
     return bool(one_cluster and skewed + tails <= constants.NORMAL)
-
-
-def correlation(residual: np.ndarray) -> float:
-    """Correlation of neighbouring residuals, in standard deviations of that of independent ones."""
-    total = float(residual @ residual)
-    if not 0 < total < np.inf or len(residual) < 3:
-        return 0.0
-    return float(residual[1:] @ residual[:-1] / total * np.sqrt(len(residual)))
 
 
 def _best(setting: Setting, found: Candidates) -> Candidates:

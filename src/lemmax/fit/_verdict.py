@@ -18,7 +18,7 @@ from ._conclusion import (
 from ._data import Task
 from ._losses import robust_scale, squares
 from ._message import shortest
-from ._outlier_curve import close_to_the_fit
+from ._order import close_to_the_fit
 from ._refine import Candidates, Setting
 from ._search import Search, rivals
 from ._starts import typical

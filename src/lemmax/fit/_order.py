@@ -1,18 +1,24 @@
-"""Outliers that follow a curve close to the fit: there the model misses something.
-
-Gross errors are anywhere in the range of the curve: seldom close to it, on both sides, and among
-inliers.
-"""
+"""What the order of the data shows: correlated residuals, and outliers that follow a curve."""
 
 import numpy as np
 from scipy.special import bdtrc
 
 from . import _constants as constants
-from ._search import correlation
+
+
+def correlation(residual: np.ndarray) -> float:
+    """Correlation of neighbouring residuals, in standard deviations of that of independent ones."""
+    total = float(residual @ residual)
+    if not 0 < total < np.inf or len(residual) < 3:
+        return 0.0
+    return float(residual[1:] @ residual[:-1] / total * np.sqrt(len(residual)))
 
 
 def close_to_the_fit(residual: np.ndarray, wrong: np.ndarray, width: float) -> int:
     """How many outliers follow a curve close to that of the fit, if any do.
+
+    There the model misses something: gross errors are anywhere in the range of the curve, seldom
+    close to it, on both sides, and among inliers.
 
     Parameters
     ----------
