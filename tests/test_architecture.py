@@ -1,6 +1,8 @@
 """Imports point one way: a layer knows only the layers before it."""
 
 import ast
+import importlib
+import inspect
 import pathlib
 
 import lemmax
@@ -89,6 +91,29 @@ def test_imports_point_one_way():
 def test_the_check_sees_imports():
     assert "problem" in set(imported_parts(PACKAGE / "methods" / "_base.py"))
     assert "_tree" in set(imported_parts(PACKAGE / "losses.py"))
+
+
+# What may ask for the class of a map, a loss or an operator: theorems are about named ones.
+NAMING = {"maps", "losses", "operators", "theory", "experiments"}
+
+
+def test_classes_of_other_layers_are_not_asked_for():
+    """Objects are asked what they can do; a new class then needs no change elsewhere."""
+    bases = lemmax.maps.AbstractMap, lemmax.losses.AbstractLoss, lemmax.operators.AbstractOperator
+    wrong = []
+    for path in files():
+        if part_of(path) in NAMING:
+            continue
+        name = ".".join(["lemmax", *path.relative_to(PACKAGE).with_suffix("").parts])
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "isinstance"):
+                continue
+            for node in ast.walk(call.args[1]):
+                kind = getattr(importlib.import_module(name), getattr(node, "id", ""), None)
+                named = inspect.isclass(kind) and not kind.__name__.startswith("Abstract")
+                if named and issubclass(kind, bases):
+                    wrong.append(f"{path.name}:{call.lineno} asks for {kind.__name__}")
+    assert not wrong
 
 
 def test_files_can_be_read_in_one_sitting():

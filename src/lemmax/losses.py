@@ -65,6 +65,9 @@ class AbstractLoss(eqx.Module):
     symmetric: ClassVar[bool] = True
     """Whether ``h(-r) = h(r)``."""
 
+    robust: ClassVar[bool] = True
+    """Whether large residuals have bounded influence on the minimiser."""
+
     weights: Array | None = eqx.field(default=None, converter=_as_weights, kw_only=True)
 
     @abc.abstractmethod
@@ -96,11 +99,6 @@ class AbstractLoss(eqx.Module):
     def reweightable(self) -> bool:
         """Whether `weight` is defined (the loss has no kink)."""
         return type(self).weight is not AbstractLoss.weight
-
-    @property
-    def robust(self) -> bool:
-        """Whether large residuals have bounded influence on the minimiser."""
-        return not isinstance(self, (L2, SquaredL2))
 
     @property
     def depends_on_norm_alone(self) -> bool:
@@ -191,6 +189,7 @@ class L2(AbstractLoss):
 
     quadratic: ClassVar[bool] = False
     degree: ClassVar[int] = 1
+    robust: ClassVar[bool] = False
     separable: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
@@ -261,6 +260,7 @@ class SquaredL2(AbstractLoss):
 
     quadratic: ClassVar[bool] = True
     degree: ClassVar[int] = 2
+    robust: ClassVar[bool] = False
 
     def value(self, residual: Array) -> RealScalar:
         """Half the weighted sum of squares."""

@@ -200,7 +200,7 @@ def solve(problem: Composite, solver: Any, x0: Parameters, *, max_steps: int = 2
     check_kind("solver", solver, kinds, "a least-squares solver or a minimiser of optimistix")
     check_positive(max_steps=max_steps)
     squares = isinstance(solver, optx.AbstractLeastSquaresSolver)
-    if squares and not isinstance(problem.loss, SquaredL2):
+    if squares and (problem.loss.robust or problem.loss.degree != 2):
         raise ValueError(
             f"{type(solver).__name__} is for least squares, but the loss is "
             f"{type(problem.loss).__name__}: use SquaredL2, or a minimiser such as optimistix.BFGS."

@@ -155,9 +155,7 @@ class Composite(eqx.Module):
                 raise ValueError(_NOT_SYMMETRIC.format(type(self.operator).__name__))
         point = _outputs(self.map, x0)
         made = jax.tree.map(lambda leaf: leaf.shape, point.dense())
-        wanted = self.operator.point_shape
-        if wanted is None and isinstance(self.operator, Identity):
-            wanted = jax.tree.map(jnp.shape, self.data)
+        wanted = self.operator.shape_of_points(self.data)
         if wanted is None:
             _check_observations(self, point)
         elif made != wanted:

@@ -254,7 +254,7 @@ class CPDecomposition(Exchange, RecoveringEstimator):
             )
             if found.status in (RecoveryStatus.NOT_IDENTIFIABLE, RecoveryStatus.NOT_CONVERGED):
                 found, options["loss"] = None, SquaredL2(weights=observed.weights)
-        elif isinstance(map, CP) and not self.nonnegative and X.size > _TINY:
+        elif len(shape) > 2 and not map.symmetric and not self.nonnegative and X.size > _TINY:
             noisy = self._fit_noisy(X, weights, map.rank, seed)
             if noisy.interrupted or not (noisy.nearly_exact or is_hopeless(noisy)):
                 return Fit(noisy.factors, np.nonzero(noisy.wrong), noisy)

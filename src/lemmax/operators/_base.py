@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from ..covectors import AbstractCovector
 from ..points import AbstractPoint
@@ -28,6 +28,10 @@ class AbstractOperator(eqx.Module):
     @abc.abstractmethod
     def observation_shape(self) -> tuple[int, ...] | None:
         """Shape of the observations; None if it depends on the point."""
+
+    def shape_of_points(self, data: PyTree) -> Any:
+        """The shapes of points, as far as the operator or the data say; else None."""
+        return self.point_shape
 
     @property
     def needs_symmetry(self) -> bool:

@@ -1,6 +1,7 @@
 """The identity operator: every entry is observed."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,10 @@ class Identity(AbstractOperator):
     def observation_shape(self) -> None:
         """None: the shape of the point."""
         return
+
+    def shape_of_points(self, data: PyTree) -> Any:
+        """Those of the data."""
+        return jax.tree.map(jnp.shape, data)
 
     @property
     def entrywise(self) -> bool:

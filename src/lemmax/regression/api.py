@@ -78,7 +78,7 @@ def regress(
     with precision_context(design, targets):
         single = targets.ndim == 1
         design, rows, weights = _checked(design, targets, loss)
-        solve = least_absolute if isinstance(loss, L1) else least_squares
+        solve = least_absolute if loss.robust else least_squares
         # Scale to about 1, so that squares do not overflow; powers of 2 are exact.
         units = _unit(design), _unit(rows)
         t, settled = solve(design / units[0], rows / units[1], weights, nonnegative, max_steps)
