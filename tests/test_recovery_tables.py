@@ -46,6 +46,20 @@ def test_a_row_that_is_wrong_altogether_is_not_explained():
 
 
 @pytest.mark.parametrize("sizes", [(5, 40, 7), (40, 5, 7), (6, 6, 2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_wrong_entries_of_a_column_are_no_component(seed):
+    rng = np.random.default_rng(seed)
+    truth = low_rank(rng, 30, 30, 1)
+    table = truth + 1e-4 * rng.standard_normal(truth.shape)
+    wrong = rng.random(truth.shape) < 0.2
+    wrong[[3, 16], 19] = True
+    table[wrong] = 20 * rng.standard_normal(wrong.sum())
+    found = lm.recover(table, lm.maps.LowRank(truth.shape, rank=6))
+    assert (found.status.name, found.rank) == ("NOISE_LEVEL", 1)
+    error = np.linalg.norm(found.point.dense() - truth) / np.linalg.norm(truth)
+    assert error < 3 * found.expected_error
+
+
 def test_components_of_a_product_are_its_singular_values(sizes):
     """Also if there are more terms than rows: a tensor may have more than the side of a slice."""
     rng = np.random.default_rng(0)

@@ -11,6 +11,20 @@ from lemmax.recovery import RecoveryStatus
 from tests.tables import noisy_table, spoiled_table
 
 
+@pytest.mark.parametrize("size", [4.0, 30.0, 1000.0])
+def test_wrong_cells_of_new_rows_are_found_as_those_of_the_table(size):
+    rng = np.random.default_rng(1)
+    loadings = rng.standard_normal((3, 9))
+    rows = rng.standard_normal((600, 3)) @ loadings + 0.3 * rng.standard_normal((600, 9))
+    wrong = rng.random(rows.shape) < 0.05
+    table = rows + size * wrong
+    model = RobustPCA().fit(table[:400])
+    for some in (slice(0, 400), slice(400, 600)):
+        changed = model.impute(table[some]) != table[some]
+        assert np.mean(changed[wrong[some]]) > 0.97
+        assert np.mean(changed[~wrong[some]]) < 0.01
+
+
 @pytest.mark.parametrize("seed", [203, 1, 2])
 def test_only_holes_and_wrong_cells_change(seed):
     truth, table, wrong = noisy_table(seed)

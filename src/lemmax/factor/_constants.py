@@ -126,8 +126,6 @@ SETTLED, NEARLY_SETTLED = 1e-6, 1e-4
 SMALLEST_UNIT = 0.5
 # A cell that alone determines its row has no prediction by the others.
 LARGEST_LEVERAGE = 0.99
-# Cells of new rows are wrong only outside intervals of this level.
-NEW_ROWS_LEVEL = 0.999
 
 # --- Intervals (`_calibration`).
 # The scores of the table count as so many cells beside those of a column. (With 10 and 100, on 119

@@ -12,7 +12,7 @@ from ._cells import AbstractCells, DenseCells, ListedCells
 from ._columns import Columns, common_unit, own_units
 from ._exact import Exact, exact, exact_model, extended
 from ._held_out import Aside, HeldOut, measured, summarised
-from ._judge import Judgement, Prediction, judged, predictions
+from ._judge import Judgement, Prediction, WrongLaw, judged, predictions
 from ._rank import (
     best_rank,
     errors_by_rank,
@@ -66,6 +66,7 @@ class Fitted(NamedTuple):
     """At the cells."""
     predicted: Prediction
     calibration: Calibration
+    law: WrongLaw | None
     held_out: HeldOut
     exact: Exact | None
     sweeps: int
@@ -330,6 +331,7 @@ def _judged(
         wrong=wrong,
         predicted=predicted,
         calibration=calibration,
+        law=verdict.law,
         held_out=held_out,
         exact=found,
         sweeps=run.sweeps + (found.sweeps if found else 0),

@@ -73,6 +73,23 @@ class _Law(NamedTuple):
     share: float
 
 
+class WrongLaw(NamedTuple):
+    """What is known about right and wrong cells of a table, to judge new rows by."""
+
+    freedom: np.ndarray
+    """Degrees of freedom of the errors of right cells, for each column."""
+    scale: np.ndarray
+    """By which factor their standard errors are corrected, for each column."""
+    wrong: tuple[float, float, float]
+    """Median and spread of the logarithms of the sizes of wrong cells, and their share."""
+
+    def calls_wrong(self, predicted: Prediction) -> np.ndarray:
+        """Which cells are wrong, more likely than not."""
+        away, unit = np.abs(predicted.residual), np.sqrt(predicted.variance)
+        right = _student(away, unit * self.scale, self.freedom)
+        return _odds(right, _logarithm(away), _Law(*self.wrong)) > 0
+
+
 class Judgement(NamedTuple):
     """At the cells."""
 
@@ -80,6 +97,8 @@ class Judgement(NamedTuple):
     """Which are wrong, more likely than not."""
     counts: np.ndarray
     """How much the error of a cell tells about the errors of right ones."""
+    law: WrongLaw | None = None
+    """By which they were judged, if they were."""
 
 
 def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
@@ -126,7 +145,11 @@ def judged(cells: AbstractCells, predicted: Prediction) -> Judgement:
     cells.in_pieces(judge)
     if away.ndim < 2:
         return Judgement(wrong, 1.0 * (known & ~wrong))
-    return Judgement(wrong, _counting(cells, wrong))
+    return Judgement(
+        wrong,
+        _counting(cells, wrong),
+        WrongLaw(freedom, scale, (law.median, law.spread, law.share)),
+    )
 
 
 def _counting(cells: AbstractCells, wrong: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from ._columns import Columns
 from ._exact import determined
 from ._fit import Fitted, Options, fit, settled_rows
 from ._held_out import HeldOut
-from ._judge import Prediction, predictions, uncertainty_factors
+from ._judge import Prediction, WrongLaw, predictions, uncertainty_factors
 from ._relative import RelativeNoise
 from ._sweeps import Model, Posterior, Setting
 
@@ -41,6 +41,8 @@ class FactorModel:
     setting : Setting
     calibration : Calibration
     relative : RelativeNoise
+    law : WrongLaw, optional
+        By which cells are judged; None if the table has no noise, or the loss is not robust.
     told : pair of arrays of bool, optional
         Of a table whose right cells are explained up to rounding errors, which is proved: which
         rows and which columns have enough right cells. None if there is noise.
@@ -53,10 +55,11 @@ class FactorModel:
         setting: Setting,
         calibration: Calibration,
         relative: RelativeNoise,
+        law: WrongLaw | None,
         told: tuple[np.ndarray, np.ndarray] | None,
     ):
         self.columns, self.model, self.setting = columns, model, setting
-        self.calibration, self.relative, self.told = calibration, relative, told
+        self.calibration, self.relative, self.law, self.told = calibration, relative, law, told
 
     @property
     def exact(self) -> bool:
@@ -164,8 +167,9 @@ class FactorModel:
         predicted = predictions(cells, model, cells.values - standard)
         wrong = np.zeros(table.shape, bool)
         if self.setting.robust:
-            limit = self.calibration.width(constants.NEW_ROWS_LEVEL) * np.sqrt(predicted.variance)
-            wrong = cells.known & (model.right < 0.5) & (np.abs(predicted.residual) > limit)
+            limit = self.calibration.width(constants.LEVEL) * np.sqrt(predicted.variance)
+            wrong = cells.known & (np.abs(predicted.residual) > limit)
+            wrong &= model.right < 0.5 if self.law is None else self.law.calls_wrong(predicted)
         return Rows(
             model.rows.mean[:, : self.rank],
             self.columns.centre + self.scale * standard,
@@ -192,6 +196,7 @@ class FactorModel:
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
             "relative_noise": list(self.relative),
+            "law": None if self.law is None else list(self.law),
             "told": None if self.told is None else list(self.told),
         }
 
@@ -221,7 +226,8 @@ class FactorModel:
         calibration = Calibration(state["widths"])
         told = None if state["told"] is None else tuple(state["told"])
         relative = RelativeNoise(*state["relative_noise"])
-        return cls(Columns(*state["columns"]), model, setting, calibration, relative, told)
+        law = None if state["law"] is None else WrongLaw(*state["law"])
+        return cls(Columns(*state["columns"]), model, setting, calibration, relative, law, told)
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
@@ -243,6 +249,7 @@ class FactorFit(FactorModel):
             fitted.setting,
             fitted.calibration,
             fitted.relative,
+            fitted.law,
             None
             if fitted.exact is None
             else determined(fitted.cells, fitted.exact, fitted.model, fitted.setting),

@@ -66,22 +66,27 @@ def low_rank(facts: Facts, seed: int) -> Start:
         most=facts.ranked.rank, robust=facts.robust, common=True, centred=False, seed=seed
     )
     found = _fitted(facts, options)
-    if not (found.exact or found.interrupted):
-        # Shrinkage makes surplus components harmless to the point, but not to its rank.
-        rank = _best_rank(facts, found)
-        if rank < found.rank:
-            again = _fitted(facts, options._replace(components=rank))
-            return found if again.interrupted else again
-    return found
+    if found.exact or found.interrupted:
+        return found
+    # Shrinkage makes surplus components harmless to the point, but not to its rank.
+    criteria = [_criterion(facts, found, rank) for rank in range(1, found.rank + 1)]
+    rank = 1 + int(np.argmin(criteria))
+    best, least = found, criteria[-1]
+    # A component of a few wrong entries mixes with the others, so that these alone do not fit. So
+    # fewer of them are fitted, until that is worse.
+    for fewer in range(min(rank, found.rank - 1), 0, -1):
+        again = _fitted(facts, options._replace(components=fewer))
+        criterion = _criterion(facts, again, again.rank)
+        if again.interrupted or (criterion >= least and fewer < rank):
+            break
+        best, least = again, criterion
+    return best
 
 
-def _best_rank(facts: Facts, found: Start) -> int:
-    """The number of components with the smallest Schwarz criterion."""
-    criteria = [
-        judged(facts, found.x, rank, _residual(facts, [f[:, :rank] for f in found.x])).criterion
-        for rank in range(1, found.rank + 1)
-    ]
-    return 1 + int(np.argmin(criteria))
+def _criterion(facts: Facts, found: Start, rank: int) -> float:
+    """Schwarz's criterion of the first components."""
+    x = [factor[:, :rank] for factor in found.x]
+    return judged(facts, x, rank, _residual(facts, x)).criterion
 
 
 def _fitted(facts: Facts, options: Options) -> Start:

@@ -38,6 +38,8 @@ def contested(
         rest = [k for k in range(len(factors)) if k != mode]
         across = np.ravel_multi_index([places[k] for k in rest], [len(factors[k]) for k in rest])
         rank = rows.shape[1]
+        # The fit chose the other factors of a term that lives on one row for that row, too.
+        adapted = sum(len(factors[k]) - 1 for k in rest) * _shares(factors[mode])
         seen = np.bincount(inside, minlength=len(rows))
         hits = np.bincount(inside, weights=explained, minlength=len(rows))
         # Two fits that share more entries than there are terms are equal, and if each explains h of
@@ -48,7 +50,8 @@ def contested(
             matrix, wanted, wins = others[across[here]], values[here], hits[row] - slack
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
-            unknown = wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, rank)
+            unknowns = rank + adapted[row]
+            unknown = wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, unknowns)
             if unknown:  # the best fit to noise does as well, which no few entries lead to
                 rivals, agree = np.zeros((1, rank)), np.array([wins])
             away = (rivals[agree >= wins] - rows[row]) @ others.T
@@ -60,7 +63,14 @@ def contested(
     return math.sqrt(total), which
 
 
-def _by_chance(residual: np.ndarray, tolerance: float, unknowns: int) -> float:
+def _shares(factor: np.ndarray) -> np.ndarray:
+    """The parts of all terms that each row has, in squares, added up."""
+    squares = factor**2
+    total = np.sum(squares, axis=0)
+    return np.sum(squares / np.where(total > 0, total, 1.0), axis=1)
+
+
+def _by_chance(residual: np.ndarray, tolerance: float, unknowns: float) -> float:
     """The number of entries that the best fit to a row of noise explains; 0 if none is near.
 
     The probability to explain one entry is estimated from the density of residuals a little above
