@@ -171,3 +171,33 @@ def test_what_is_within_its_interval_is_not_called_wrong():
     lower, upper = model.predict_interval(0.9)
     wrong = model.outliers_.toarray() != 0
     assert not np.any(wrong & (lower < table) & (table < upper))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(100, 8), (400, 4)])
+def test_columns_in_two_units_are_right_and_holes_in_both_unknown(rows, columns):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((rows, columns))
+    table = np.hstack([table, 2.54 * table])
+    model = RobustPCA().fit(table)
+    assert (model.status_, model.report_.wrong) == ("EXACT", 0)
+    np.testing.assert_array_equal(model.cleaned_, table)
+    holes = table.copy()
+    holes[:20, [0, columns]] = np.nan
+    model = RobustPCA().fit(holes)
+    assert model.report_.wrong == 0
+    assert np.all(np.isinf(model.standard_error_[:20, [0, columns]]))
+    assert np.all(np.isfinite(model.standard_error_[20:]))
+
+
+def test_both_copies_of_a_noisy_column_missing_have_the_error_of_no_copy():
+    covered = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        table = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 8))
+        table += 0.5 * rng.standard_normal(table.shape)
+        table = np.column_stack([table, 1.8 * table[:, 0] + 32])
+        holes = table.copy()
+        holes[:25, [0, 8]] = np.nan
+        lower, upper = RobustPCA().fit(holes).predict_interval(0.9)
+        covered.append(((lower <= table) & (table <= upper))[np.isnan(holes)])
+    assert 0.8 < np.mean(covered) < 0.97

@@ -169,6 +169,9 @@ BULK = 6.0
 DAMPING = 1e-10
 # Rows and columns are annealed over so many levels.
 ANNEALING_LEVELS = 40
+# A component is unseen by a row if the least eigenvalue of the normal equations is below this part
+# of the largest: between the squares of rounding errors and of the smallest components.
+UNSEEN = 1e-12
 # A cell with a leverage from here on has a row, or a column, for itself.
 ALONE = 1 - 1e-6
 # Rows are found from so many columns for each unknown.

@@ -58,6 +58,9 @@ def exact(
             if lost[not rows]:
                 fit.anneal(rows)
     fit.polish(cells.known)
+    # Of a row that is right altogether, robust steps may have explained a part.
+    for rows in (True, False):
+        fit.complete(rows)
     return Exact(fit.left, fit.right, cells.known & (fit.sizes() <= constants.ROUNDING), fit.steps)
 
 
@@ -124,5 +127,8 @@ def determined(
         new_rows = rows & (by_row > model.rank + model.effects)
         new_columns = columns & (by_column > model.rank + setting.centred)
         if np.array_equal(new_rows, rows) and np.array_equal(new_columns, columns):
-            return rows, columns
+            break
         rows, columns = new_rows, new_columns
+    # Enough cells may still tell nothing of a component, where both copies of a column are missing.
+    seen_rows, seen_columns = fit.seen(1.0 * found.explained)
+    return rows & seen_rows, columns & seen_columns

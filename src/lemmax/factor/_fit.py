@@ -66,6 +66,8 @@ class Fitted(NamedTuple):
     """At the cells."""
     predicted: Prediction
     calibration: Calibration
+    usual: np.ndarray
+    """Median variance of a prediction in each column, at which widths were calibrated."""
     law: WrongLaw | None
     held_out: HeldOut
     exact: Exact | None
@@ -331,6 +333,7 @@ def _judged(
         wrong=wrong,
         predicted=predicted,
         calibration=calibration,
+        usual=_usual_variance(cells, predicted),
         law=verdict.law,
         held_out=held_out,
         exact=found,
@@ -340,6 +343,19 @@ def _judged(
         relative=noise,
         bound_is_low=run.bound_is_low,
     )
+
+
+def _usual_variance(cells: AbstractCells, predicted: Prediction) -> np.ndarray:
+    """Of predictions of known cells of each column; of a list, of all."""
+    variance = np.where(cells.known, predicted.variance, np.nan)
+    middle = float(np.nanmedian(variance)) if cells.known.any() else 1.0
+    if variance.ndim < 2:
+        return np.full(cells.shape[1], middle)
+    columns = [
+        np.median(each[some]) if some.any() else middle
+        for each, some in zip(variance.T, cells.known.T, strict=True)
+    ]
+    return np.array(columns)
 
 
 def _finished(cells: AbstractCells, model: Model, setting: Setting, run: _Run) -> Model:

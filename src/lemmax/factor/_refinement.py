@@ -76,6 +76,20 @@ class Refinement:
         )
         return rows, columns
 
+    def seen(self, weights: np.ndarray) -> list[np.ndarray]:
+        """Which rows, and which columns, have cells that tell all of their components."""
+        seen = []
+        for sums, design in (
+            (self.cells.row_sums, self._row_design),
+            (self.cells.column_sums, self._column_design),
+        ):
+            size = np.sqrt(np.mean(design**2, axis=0))
+            grams = _grams(sums, weights, design[:, size > 0] / size[size > 0])
+            values = np.linalg.eigvalsh(grams)
+            least, most = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=0.0)
+            seen.append(least > constants.UNSEEN * most)
+        return seen
+
     def leverages(self, right: np.ndarray) -> list[np.ndarray]:
         """At the cells: the weight of a right cell in the fit of its row, and of its column."""
         weights = 1.0 * right
@@ -105,6 +119,25 @@ class Refinement:
         for level in np.geomspace(1.0, constants.COLLAPSED, constants.ANNEALING_LEVELS):
             residual = self.residual()
             self._step(residual, self.cells.known / (1 + (residual / level) ** 2), rows)
+
+    def complete(self, rows: bool) -> None:
+        """Least squares on all cells of rows (or columns), where these explain all of them."""
+        own, known = (self.left if rows else self.right), 1.0 * self.cells.known
+        before, lost = own.copy(), self._unexplained(rows)
+        for _ in range(2):  # the second time for rounding errors
+            self._step(self.residual(), known, rows)
+        kept = (lost > 0) & (self._unexplained(rows) == 0)
+        own[~kept] = before[~kept]
+
+    def _unexplained(self, rows: bool) -> np.ndarray:
+        """How many cells of each row (or column) are not explained."""
+        cells = self.cells
+        sums, others = (
+            (cells.row_sums, cells.shape[1]) if rows else (cells.column_sums, len(self.left))
+        )
+        return sums(
+            1.0 * (cells.known & (self.sizes() > constants.ROUNDING)), np.ones((others, 1))
+        )[:, 0]
 
     def _step(self, residual: np.ndarray, weights: np.ndarray, rows: bool) -> None:
         """Add what weighted least squares find in the residual."""

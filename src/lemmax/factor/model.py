@@ -40,6 +40,8 @@ class FactorModel:
     model : Model
     setting : Setting
     calibration : Calibration
+    usual : array of shape (columns,)
+        Variances of predictions at which that was measured.
     relative : RelativeNoise
     law : WrongLaw, optional
         By which cells are judged; None if the table has no noise, or the loss is not robust.
@@ -54,12 +56,14 @@ class FactorModel:
         model: Model,
         setting: Setting,
         calibration: Calibration,
+        usual: np.ndarray,
         relative: RelativeNoise,
         law: WrongLaw | None,
         told: tuple[np.ndarray, np.ndarray] | None,
     ):
         self.columns, self.model, self.setting = columns, model, setting
-        self.calibration, self.relative, self.law, self.told = calibration, relative, law, told
+        self.calibration, self.usual, self.relative = calibration, usual, relative
+        self.law, self.told = law, told
 
     @property
     def exact(self) -> bool:
@@ -127,7 +131,12 @@ class FactorModel:
         errors = np.sqrt(variance) * self.scale[columns]
         if self.exact:
             return np.where(variance > constants.SMALLEST_NOISE**2, errors, 0.0)
-        return errors * self.calibration.width(constants.LEVEL)[columns] / constants.QUANTILE
+        factor = self.calibration.width(constants.LEVEL)[columns] / constants.QUANTILE
+        # If errors are smaller than the model has them, that is so of usual cells: it says nothing
+        # about what else is uncertain where, say, both copies of a column are missing.
+        usual = self.usual[columns]
+        more = np.sqrt(factor**2 * np.minimum(variance, usual) + np.maximum(variance - usual, 0))
+        return np.where(factor < 1, more * self.scale[columns], errors * factor)
 
     def predict(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and standard errors at places; -1 is a row or column that was not seen."""
@@ -195,6 +204,7 @@ class FactorModel:
             "widest": float(self.setting.widest),
             "centred": bool(self.setting.centred),
             "widths": self.calibration.widths,
+            "usual_variance": self.usual,
             "relative_noise": list(self.relative),
             "law": None if self.law is None else list(self.law),
             "told": None if self.told is None else list(self.told),
@@ -227,7 +237,8 @@ class FactorModel:
         told = None if state["told"] is None else tuple(state["told"])
         relative = RelativeNoise(*state["relative_noise"])
         law = None if state["law"] is None else WrongLaw(*state["law"])
-        return cls(Columns(*state["columns"]), model, setting, calibration, relative, law, told)
+        columns, usual = Columns(*state["columns"]), state["usual_variance"]
+        return cls(columns, model, setting, calibration, usual, relative, law, told)
 
 
 def _variances(cells: AbstractCells, model: Model, predicted: Prediction) -> np.ndarray:
@@ -248,6 +259,7 @@ class FactorFit(FactorModel):
             fitted.model,
             fitted.setting,
             fitted.calibration,
+            fitted.usual,
             fitted.relative,
             fitted.law,
             None
