@@ -174,6 +174,25 @@ def test_the_number_of_cores_does_not_change_a_bit(monkeypatch):
     assert np.mean(errors < 3) > 0.98
 
 
+def test_a_curve_without_data_does_not_end_a_retry():
+    t = np.linspace(0.0, 3.0, 30)
+    y = np.sin(np.array([[1.0], [1.6], [1.0]]) * t) + 0.01 * np.cos(99 * t)
+    y[2] = np.nan
+    fits = lm.fit_many(lambda x: jnp.sin(x[0] * t), y, np.array([1.05])).retry()
+    assert fits.succeeded.tolist() == [True, True, False]
+
+
+def test_what_a_constant_curve_does_not_determine():
+    t = np.linspace(0.0, 3.0, 30)
+
+    def model(x):
+        return x[0] * jnp.exp(-x[1] * t) + x[2]
+
+    fits = lm.fit_many(model, np.ones((3, 30)), np.array([1.0, 2.0, 0.0]))
+    assert all(fits.status(k) is lm.FitStatus.NOT_IDENTIFIED for k in range(3))
+    assert np.all(np.isinf(fits.standard_errors[:, 1]))
+
+
 def test_as_many_parameters_as_curves():
     t = np.linspace(0.0, 3.0, 20)
     truth = np.array([[2.0, 1.3], [1.0, 0.6]])

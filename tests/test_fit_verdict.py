@@ -129,6 +129,24 @@ def test_outliers_on_one_side_among_inliers_are_no_curve():
         assert many.status(0) is status
 
 
+def test_data_that_a_detector_has_cut_off_are_doubted():
+    rng = np.random.default_rng(0)
+    t = np.linspace(0.0, 10.0, 60)
+
+    def peak(x):
+        return x[0] * jnp.exp(-(((t - x[1]) / x[2]) ** 2)) + x[3]
+
+    y = 3 * np.exp(-(((t - 4) / 0.7) ** 2)) + 1 + 0.05 * rng.standard_normal(60)
+    cut, start = np.minimum(y, np.quantile(y, 0.85)), np.array([2.0, 4.5, 1.0, 0.5])
+    fitted = lm.fit(peak, cut, start)
+    assert fitted.status is lm.FitStatus.DOUBTFUL
+    assert any("9 data have the same value" in objection for objection in fitted.objections)
+    many = lm.fit_many(peak, np.stack([cut, y, np.round(y, 1)]), start)
+    assert many.succeeded.tolist() == [False, True, True]
+    told = lm.fit(peak, np.where(cut < cut.max(), cut, np.nan), start)
+    assert told.status is lm.FitStatus.FITTED
+
+
 def test_data_that_are_all_zero():
     # Equations to be solved, with more of them than unknowns.
     fitted = lm.fit(

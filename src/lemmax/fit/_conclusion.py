@@ -18,6 +18,10 @@ FOLLOW_A_CURVE = (
     "the residuals follow a curve of their own: the model misses something, or this is a local "
     "minimum"
 )
+AT_A_LIMIT = (
+    "{} data have the same value, the largest or the smallest of all: if a detector has cut them "
+    "off, they are missing (NaN)"
+)
 SINGLE_DATUM = "a parameter depends on a single datum, so that nothing would reveal an error in it"
 
 

@@ -124,6 +124,9 @@ CHANCE = 5.0
 # More outliers close to the curve than chance has with this probability are too many, if their
 # neighbours are correlated by so many standard deviations.
 RARE, IN_LINE = 1e-4, 2.0
+# Data are cut off at a limit if so many have that value, so many times as many as have any other,
+# and their residuals are above this part of the noise.
+AT_A_LIMIT, MORE, FLAT = 5, 3, 0.3
 # Number of hold-out sets.
 PARTS = 5
 # Neighbouring residuals whose correlation is so many standard deviations are worth a remark, and a

@@ -9,6 +9,7 @@ from ._batch import Batch
 from ._glance import Glance
 from ._inverses import inverses
 from ._lanes import largest_leverages, residuals
+from ._limits import cut_off
 from ._order import close_to_the_fit, in_runs
 from ._pool import Fitted, Pool
 from ._verdict import gain_needed
@@ -38,11 +39,17 @@ def judge_many(
     exact = noise <= constants.EXACT * rounding
     held = (state.x <= batch.task.box.low) | (state.x >= batch.task.box.high)
     inverse, unseen = inverses(state.gram, held)
+    # As of one fit: what hardly changes the data if it is doubled is not seen.
+    size = np.maximum(np.abs(state.x), np.abs(batch.start[lanes]))
+    change = np.sqrt(np.diagonal(state.gram, axis1=1, axis2=2)) * size
+    least = constants.ROUNDINGS * (rounding * np.sqrt(np.maximum(kept, 1)))[:, None]
+    unseen |= ~held & (change < least) & (size > 0)
     codes = np.where(exact, FitStatus.EXACT, FitStatus.FITTED)
     doubtful = batch.null[lanes] - length < gain_needed(kept, p)
     doubtful |= _structured(pool, glance, keep, state.value, noise)
     if robust:
         doubtful |= _curved(pool, found)
+        doubtful |= _cut_off(pool, found, noise)
         largest = largest_leverages(pool.model, pool.curves, state.x, keep, inverse)
         doubtful |= largest > constants.HIGH_LEVERAGE
     codes = np.where(doubtful & ~exact, FitStatus.DOUBTFUL, codes)
@@ -74,6 +81,23 @@ def _curved(pool: Pool, found: Fitted) -> np.ndarray:
         outliers = residual[k, there[k]], ~keep[k, there[k]]
         curved[lane] = close_to_the_fit(*outliers, width=high[k] - low[k]) > 0
     return curved
+
+
+def _cut_off(pool: Pool, found: Fitted, noise: np.ndarray) -> np.ndarray:
+    """Lanes with data that a detector has cut off."""
+    y, there = pool.curves.y, pool.counts
+    ends = np.where(there, y, np.inf).min(axis=1), np.where(there, y, -np.inf).max(axis=1)
+    equal = [np.sum(there & (y == end[:, None]), axis=1) for end in ends]
+    some = np.flatnonzero(np.maximum(*equal) >= constants.AT_A_LIMIT)
+    limited = np.zeros(len(y), bool)
+    if some.size:
+        data, x = pool.of(some).curves, found.state.x[some]
+        residual = residuals(pool.model, data, x, lambda part, _: part)
+        for k, lane in enumerate(some):
+            own = there[lane]
+            of_lane = data.y[k, own], residual[k, own], found.keep[lane, own]
+            limited[lane] = cut_off(*of_lane, noise[lane]) > 0
+    return limited
 
 
 def _structured(pool: Pool, glance: Glance, keep, value, noise) -> np.ndarray:

@@ -7,6 +7,7 @@ from scipy.special import fdtri
 
 from . import _constants as constants
 from ._conclusion import (
+    AT_A_LIMIT,
     FOLLOW_A_CURVE,
     NO_BETTER,
     SINGLE_DATUM,
@@ -16,6 +17,7 @@ from ._conclusion import (
     parameters_in_words,
 )
 from ._data import Task
+from ._limits import cut_off
 from ._losses import robust_scale, squares
 from ._message import shortest
 from ._order import close_to_the_fit
@@ -143,6 +145,10 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
         doubts.append(f"another fit is nearly as likely: {values}, with {outliers} outliers")
     residual, y = found.ended.residual[0][found.keep[0]], (task.y / task.units)[found.keep[0]]
     there = setting.counts > 0
+    noise = float(np.std(residual))
+    limited = cut_off(task.y[there], found.ended.residual[0][there], found.keep[0][there], noise)
+    if limited:
+        doubts.append(AT_A_LIMIT.format(limited))
     outliers = found.ended.residual[0][there], ~found.keep[0][there]
     close = close_to_the_fit(*outliers, width=float(np.ptp(y + residual)))
     if close:
@@ -150,7 +156,7 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
             f"{close} of the outliers follow a curve close to the fit: the model misses something "
             "there"
         )
-    if follow_a_curve(residual, float(np.std(residual)), float(np.ptp(y))):
+    if follow_a_curve(residual, noise, float(np.ptp(y))):
         doubts.append(FOLLOW_A_CURVE)
     worse = 0.0 if search.plain else _unpredicted(setting, found)
     if worse:

@@ -127,7 +127,10 @@ class ManyFits:
             left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
             if left is not None and left <= 0:
                 break
-            fit = self.one(int(curve), max_seconds=left)
+            try:
+                fit = self.one(int(curve), max_seconds=left)
+            except ValueError:  # too few data, or a model that is finite nowhere near: as it was
+                continue
             trees = (new.x, fit.x), (new.standard_errors, fit.standard_errors)
             for whole, part in (*trees, (new.wrong, _masks(fit))):
                 jax.tree.map(lambda w, p, k=curve: w.__setitem__(k, p), whole, part)
