@@ -1,6 +1,7 @@
 """Verdicts of `lm.fit`, and sentences for what cannot be right."""
 
 import json
+import types
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from benchmarks.fit import spoiled
 from benchmarks.nist import problems
 
 import lemmax as lm
+from lemmax.fit import api
 
 T = np.linspace(0.0, 3.0, 40)
 NOISE = np.random.default_rng(0).standard_normal(40)
@@ -181,6 +183,23 @@ def test_a_time_limit_interrupts():
     fitted = lm.fit(decay, DECAY + 0.01 * NOISE, START, max_seconds=0.0)
     assert fitted.status is lm.FitStatus.INTERRUPTED
     assert fitted.x.shape == (2,)
+
+
+def test_a_time_limit_that_ends_with_the_search_still_gives_a_verdict(monkeypatch):
+    """The hold-out test takes steps, too, for which no time is left."""
+    now, run = [0.0], api._run
+
+    def late(search, report):
+        interrupted = run(search, report)
+        now[0] = 1e6
+        return interrupted
+
+    monkeypatch.setattr(api, "_run", late)
+    monkeypatch.setattr(api, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    y = DECAY + 0.01 * NOISE + 3.0 * (np.arange(40) % 8 == 0)
+    fitted = lm.fit(decay, y, START, max_seconds=1.0)
+    assert fitted.status is lm.FitStatus.FITTED
+    assert fitted.seconds == 1e6
 
 
 def test_a_fit_that_does_not_end():

@@ -73,7 +73,7 @@ def conclude(facts: Facts, doubts: Callable[[], list[str]], interrupted: bool) -
     elif np.any(facts.unseen):
         objections = [f"the data do not determine {_chosen_names(facts, facts.unseen)}"]
         status = FitStatus.NOT_IDENTIFIED
-    elif not facts.exact:
+    elif not facts.exact and not interrupted:
         objections = doubts()
         status = FitStatus.DOUBTFUL if objections else status
     remarks = []

@@ -1,7 +1,7 @@
 """From a start to a fit of the inliers: graduated losses, then least squares."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,16 @@ class Setting(NamedTuple):
     """Evaluates many lanes faster, if it has been compiled: worth it in a long search."""
     method: Callable[..., Ended] = descend
     """Takes the steps."""
+
+    @property
+    def rough(self) -> dict[str, Any]:
+        """Where fits stop on the way: so near that those of one minimum agree in length.
+
+        An offset changes the description length by its square, half as often as there are data.
+        """
+        n = max(float(np.sum(self.counts > 0)), 1.0)
+        tol = min(constants.ROUGH, float(np.sqrt(constants.AGREE / n)) / 2)
+        return {"tol": tol, "max_steps": constants.ROUGH_STEPS}
 
     @property
     def wide(self) -> "Setting":
@@ -161,7 +171,7 @@ def refine(setting: Setting, ended: Ended, *, deep: bool = False) -> Candidates:
         if np.all(scale <= constants.BENDS[1] * noise / constants.STABLE):
             break
         scale = np.minimum(np.maximum(scale / 2, constants.BENDS[1] * noise), scale)
-    return settled(setting, best, tol=constants.ROUGH, max_steps=constants.ROUGH_STEPS)
+    return settled(setting, best, **setting.rough)
 
 
 def among_inliers(setting: Setting, ended: Ended) -> Candidates:
@@ -170,7 +180,6 @@ def among_inliers(setting: Setting, ended: Ended) -> Candidates:
     So close to the curve, outliers in runs are what the model misses: fits with such do not count.
     """
     scale = constants.SHARP_BEND * setting.scale(ended.residual, setting.counts, ended.x.shape[1])
-    options = {"tol": constants.ROUGH, "max_steps": constants.ROUGH_STEPS}
     found = settled(
         setting,
         setting.descend(
@@ -178,9 +187,9 @@ def among_inliers(setting: Setting, ended: Ended) -> Candidates:
             setting.counts,
             Loss(REDESCENDING, scale),
             known=(ended.residual, ended.jacobian),
-            **options,
+            **setting.rough,
         ),
-        **options,
+        **setting.rough,
     )
     there = setting.counts > 0
     for lane, (residual, keep) in enumerate(zip(found.ended.residual, found.keep, strict=True)):

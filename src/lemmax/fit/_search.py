@@ -80,9 +80,9 @@ class Search:
             self._look(report)
             before = self.found.length[0]
             self._compare()
-            # What convinced may have lost to a rival that does not.
-            changed = self.found.length[0] < before
-            if self.tries == 0 or self.convincing or not changed:
+            # What convinced may have lost to a rival whose residuals follow a curve.
+            calm = correlation(self._residual) <= constants.WEAKLY_CORRELATED
+            if self.tries == 0 or calm or not self.found.length[0] < before:
                 break
 
     def _look(self, report: Callable[[int, float], None]) -> None:

@@ -164,6 +164,8 @@ def fit(
                 if search.hopeless:
                     raise ValueError(task.complaint())
                 interrupted = _run(search, _told(report, callback))
+                # The verdict is short, and there has to be one.
+                search.setting = search.setting._replace(watch=lambda: None)
                 verdict = (
                     judge_chosen(task, search, interrupted)
                     if isinstance(search, ChosenSearch)
