@@ -334,6 +334,15 @@ def test_a_compressed_text_that_unpacks_to_more_than_fits(tmp_path, monkeypatch)
         read_table(path)
 
 
+@pytest.mark.parametrize("before", ["\n", "\n\n"])
+def test_empty_lines_before_the_first(tmp_path, before):
+    path = tmp_path / "table.csv"
+    path.write_text(before + "a,b,c\n" + "".join(f"{k},{k * k},{-k}\n" for k in range(5)))
+    table = read_table(path)
+    assert table.columns == ["a", "b", "c"]
+    assert table.values.shape == (5, 3)
+
+
 def test_truths_are_numbers_in_files_and_frames_alike(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((6, 2)), columns=["a", "b"])

@@ -67,8 +67,8 @@ def read_cells(
         if is_compressed(path):
             _require_room_for_compressed(path)
         separator = _separator(path, kind)
-        lines, kept = _checked_lines(path, separator)
-        columns = _text(path, separator) if kept.any() else []
+        lines, kept, width = _checked_lines(path, separator)
+        columns = _text(path, separator, width) if kept.any() else []
     else:
         columns, note = _sheet(path, sheet)
         lines = np.arange(1, len(columns[0]) + 1) if columns else np.zeros(0, int)
@@ -131,8 +131,8 @@ def _opened(path: pathlib.Path) -> Any:
         raise unreadable(path, error) from error
 
 
-def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the lines in which rows end, and which of them are rows.
+def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """Numbers of the lines in which rows end, which of them are rows, and the number of entries.
 
     All lines of a wrong length are refused together.
     """
@@ -163,7 +163,7 @@ def _checked_lines(path: pathlib.Path, separator: str) -> tuple[np.ndarray, np.n
         )
     )
     # In a single column a blank line is a missing value.
-    return lines, _up_to_last(widths > 0) if width == 1 else widths > 0
+    return lines, _up_to_last(widths > 0) if width == 1 else widths > 0, width
 
 
 def _listed(some: Iterable[str]) -> str:
@@ -172,7 +172,7 @@ def _listed(some: Iterable[str]) -> str:
     return ", ".join(told[:_LISTED]) + (f" and {more} more lines differ" if more > 0 else "")
 
 
-def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
+def _text(path: pathlib.Path, separator: str, width: int) -> list[np.ndarray]:
     import pandas as pd
 
     try:
@@ -180,6 +180,7 @@ def _text(path: pathlib.Path, separator: str) -> list[np.ndarray]:
             path,
             sep=separator,
             header=None,
+            names=range(width),  # the first line may be empty
             dtype=str,
             na_filter=False,
             skip_blank_lines=False,
