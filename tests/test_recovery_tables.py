@@ -114,6 +114,20 @@ def test_rows_of_wrong_numbers_are_named():
     assert error < 2 * found.expected_error
 
 
+def test_a_column_with_a_term_for_itself_is_not_certified():
+    """Whatever is in it is explained, so that nothing checks it: here it is rolled."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        truth = low_rank(rng, 30, 20, 2)
+        table = truth + 1e-3 * rng.standard_normal(truth.shape)
+        table[:, 7] = np.roll(table[:, 7], 5)
+        found = lm.recover(table, lm.maps.LowRank(truth.shape, rank=4))
+        error = np.linalg.norm(found.point.dense() - truth) / np.linalg.norm(truth)
+        if error > 3 * found.expected_error:
+            assert not found.status.succeeded
+            assert found.doubtful[1] == [7]
+
+
 def test_one_wrong_entry_of_a_small_table():
     """With terms to spare it gets one of its own: without the entry, the answer is clear."""
     rng = np.random.default_rng(0)

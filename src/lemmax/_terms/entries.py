@@ -109,3 +109,15 @@ def row_variances(
             along = np.sum(others * roots[places[mode], :, k], axis=1)
             variance += np.where(seen[places[mode], k], along**2, np.inf)
     return variance
+
+
+def without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Rows, columns, values and weights; a copy in the hold-out set would test nothing."""
+    order = np.lexsort(listed[:3])
+    ordered = [each[order] for each in listed]
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([each[1:] != each[:-1] for each in ordered[:3]], axis=0)
+    if np.all(new):
+        return listed
+    weights = np.add.reduceat(ordered[3], np.flatnonzero(new))
+    return (*(each[new] for each in ordered[:3]), weights)

@@ -49,6 +49,8 @@ BULK = 3.0
 EXACT_ERROR, NOISY_ERROR = 1e-6, 0.1
 # If more than this share of the data is zero, at most this share may be outliers.
 MANY_ZEROS = 0.1
+# With this leverage a row has a term for itself, which explains whatever is in it.
+LONELY = 0.9
 # Fits through as few entries of a row as there are terms: all, or this many random ones.
 DRAWS = 500
 # One of so many parts of the data is held out at a time, until there are so many predictions.

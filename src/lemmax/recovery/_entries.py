@@ -11,6 +11,7 @@ import numpy as np
 
 from .._memory import require_bytes
 from .._terms import Components, Tucker, decompose, nearest_tucker
+from .._terms.entries import without_copies
 from .._terms.unfolding import core_from_entries, squarest_order
 from .._typing import Parameters
 from ..factor import Options, fit_entries, fit_table, fit_tensor
@@ -72,8 +73,7 @@ def low_rank(facts: Facts, seed: int) -> Start:
     criteria = [_criterion(facts, found, rank) for rank in range(1, found.rank + 1)]
     rank = 1 + int(np.argmin(criteria))
     best, least = found, criteria[-1]
-    # A component of a few wrong entries mixes with the others, so that these alone do not fit. So
-    # fewer of them are fitted, until that is worse.
+    # A component of a few wrong entries mixes with the others, which do not fit alone: fit fewer.
     for fewer in range(min(rank, found.rank - 1), 0, -1):
         again = _fitted(facts, options._replace(components=fewer))
         criterion = _criterion(facts, again, again.rank)
@@ -97,7 +97,7 @@ def _fitted(facts: Facts, options: Options) -> Start:
     if operator.point_shape is not None:
         places = operator.places(np.ones(data.shape, bool))
         places = places[::-1] if wide else places
-        rows, columns, values, weights = _without_copies(*places, data, weights)
+        rows, columns, values, weights = without_copies(*places, data, weights)
         sides = max(shape), min(shape)
         found, _ = fit_entries(
             rows, columns, values, sides, weights, options, callback=facts.watch_factors
@@ -126,18 +126,6 @@ def _balanced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
         return np.zeros((len(left), 1)), np.zeros((len(right), 1))
     roots = np.sqrt(found.values)
     return found.left * roots, found.right * roots
-
-
-def _without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Rows, columns, values and weights; a copy in the hold-out set would test nothing."""
-    order = np.lexsort(listed[:3])
-    ordered = [each[order] for each in listed]
-    new = np.ones(len(order), bool)
-    new[1:] = np.any([each[1:] != each[:-1] for each in ordered[:3]], axis=0)
-    if np.all(new):
-        return listed
-    weights = np.add.reduceat(ordered[3], np.flatnonzero(new))
-    return (*(each[new] for each in ordered[:3]), weights)
 
 
 class Array:

@@ -20,14 +20,12 @@ def contested(
 ) -> tuple[float, Lines]:
     """The error of a point (Frobenius norm) if rivals of its rows are right instead.
 
-    A fit to a row of arbitrary numbers goes through as many of them as there are terms. So do
-    other fits, and that they exist shows that the row is not determined.
-
-    Observed are ``values`` at ``places`` (an index array for each mode), of which some are
-    ``explained``, with residuals up to a tolerance. A rival may explain ``slack`` entries fewer.
-    Returned are the distance from the farthest rivals, and the rows that have rivals, a list for
-    each mode: of a matrix, which is the first factor times the transpose of the second, rows and
-    columns; of a tensor, slices.
+    A fit to a row of arbitrary numbers goes through as many of them as there are terms, and so do
+    other fits: the row is not determined. Observed are ``values`` at ``places`` (an index array for
+    each mode), some of them ``explained``, up to a tolerance. A rival may explain ``slack`` entries
+    fewer. Returned are the distance from the farthest rivals, and the rows that have rivals, a list
+    for each mode: of a matrix (the first factor times the transpose of the second) rows and
+    columns, of a tensor slices.
     """
     total, rng = 0.0, np.random.default_rng(0)
     which: Lines = tuple([] for _ in factors)
@@ -39,7 +37,9 @@ def contested(
         across = np.ravel_multi_index([places[k] for k in rest], [len(factors[k]) for k in rest])
         rank = rows.shape[1]
         # The fit chose the other factors of a term that lives on one row for that row, too.
-        adapted = sum(len(factors[k]) - 1 for k in rest) * _shares(factors[mode])
+        squares = factors[mode] ** 2
+        shares = np.sum(squares / np.maximum(np.sum(squares, axis=0), 1e-300), axis=1)
+        unknowns = rank + sum(len(factors[k]) - 1 for k in rest) * shares
         seen = np.bincount(inside, minlength=len(rows))
         hits = np.bincount(inside, weights=explained, minlength=len(rows))
         # Two fits that share more entries than there are terms are equal, and if each explains h of
@@ -50,8 +50,7 @@ def contested(
             matrix, wanted, wins = others[across[here]], values[here], hits[row] - slack
             rivals = _through_few(matrix, wanted, rng)
             agree = np.sum(np.abs(rivals @ matrix.T - wanted) <= tolerance, axis=1)
-            unknowns = rank + adapted[row]
-            unknown = wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, unknowns)
+            unknown = wins <= _by_chance(matrix @ rows[row] - wanted, tolerance, unknowns[row])
             if unknown:  # the best fit to noise does as well, which no few entries lead to
                 rivals, agree = np.zeros((1, rank)), np.array([wins])
             away = (rivals[agree >= wins] - rows[row]) @ others.T
@@ -60,14 +59,13 @@ def contested(
                 farthest = float(np.max(np.sum(away**2, axis=1)))
                 # Nor is the size of an unknown row known: it may be that of the others.
                 total += max(farthest, float(np.mean(np.sum(rows**2, axis=1))) * unknown)
+        if len(factors) == 2:
+            # Nothing checks a row that is alone in one of the directions of all rows.
+            lonely = (np.sum(standing.left**2, axis=1) > constants.LONELY) & (len(rows) > rank)
+            lonely[found] = False
+            total += float(np.sum(rows[lonely] ** 2))
+            found.extend(np.flatnonzero(lonely).tolist())
     return math.sqrt(total), which
-
-
-def _shares(factor: np.ndarray) -> np.ndarray:
-    """The parts of all terms that each row has, in squares, added up."""
-    squares = factor**2
-    total = np.sum(squares, axis=0)
-    return np.sum(squares / np.where(total > 0, total, 1.0), axis=1)
 
 
 def _by_chance(residual: np.ndarray, tolerance: float, unknowns: float) -> float:
