@@ -69,10 +69,9 @@ def low_rank(facts: Facts, seed: int) -> Start:
     found = _fitted(facts, options)
     if found.exact or found.interrupted:
         return found
-    # Shrinkage makes surplus components harmless to the point, but not to its rank.
+    # Shrinkage makes surplus components harmless to the point, not to its rank.
     criteria = [_criterion(facts, found, rank) for rank in range(1, found.rank + 1)]
-    rank = 1 + int(np.argmin(criteria))
-    best, least = found, criteria[-1]
+    rank, best, least = 1 + int(np.argmin(criteria)), found, criteria[-1]
     # A component of a few wrong entries mixes with the others, which do not fit alone: fit fewer.
     for fewer in range(min(rank, found.rank - 1), 0, -1):
         again = _fitted(facts, options._replace(components=fewer))
@@ -85,8 +84,8 @@ def low_rank(facts: Facts, seed: int) -> Start:
 
 def _criterion(facts: Facts, found: Start, rank: int) -> float:
     """Schwarz's criterion of the first components."""
-    x = [factor[:, :rank] for factor in found.x]
-    return judged(facts, x, rank, _residual(facts, x)).criterion
+    residual = _residual(facts, [factor[:, :rank] for factor in found.x])
+    return judged(facts, found.x, rank, residual).criterion
 
 
 def _fitted(facts: Facts, options: Options) -> Start:
