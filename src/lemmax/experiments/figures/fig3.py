@@ -9,6 +9,10 @@ import lemmax as lm
 from ..harness import Claim, Experiment, Facts, Job, Settings, Table, steps_to
 from . import _sensing as sensing
 
+# Methods whose iterations differ by this factor are as fast as each other in one draw; LMM's own
+# differ by the second one between draws (0.84 to 1.16 between the dimensions).
+_AS_FAST, _DRAWS = 1.1, 1.2
+
 
 def methods(symmetric: bool) -> sensing.Methods:
     """The paper's methods; PrecGD is only for symmetric matrices."""
@@ -29,13 +33,16 @@ def claims(table: Table, facts: Facts) -> list[Claim]:
     """The paper's claims about this figure."""
     lmm, lmm_says = sensing.reaches_everywhere(table, 1e-12, method="LMM")
     prec, prec_says = sensing.reaches_everywhere(table, 1e-12, method="PrecGD")
-    # Within a tenth: the order of equally fast methods changes from draw to draw.
-    fastest = [
-        steps <= 1.1 * min(others)
+    # By how much LMM takes more iterations than the fastest other method.
+    ratios = [
+        (np.inf if steps is None else steps) / min(others)
         for steps, others in zip(
             sensing.counts(table, 1e-10, method="LMM"), _rivals(table), strict=True
         )
-        if steps is not None
+    ]
+    easy = [
+        rank == min(table.unique("rank")) and condition == 1
+        for (_, _, rank, condition), _ in sensing.settings_of(table, method="LMM")
     ]
     return [
         Claim(
@@ -46,9 +53,15 @@ def claims(table: Table, facts: Facts) -> list[Claim]:
         ),
         Claim(
             "LMM matches or outperforms the other methods.",
-            all(fastest),
-            f"fewest iterations to 1e-10, or within 10 % of it, in {sum(fastest)} of "
-            f"{len(fastest)} settings.",
+            max(ratios) <= _AS_FAST,
+            f"fewest iterations to 1e-10, or within 10 % of it, in "
+            f"{sum(ratio <= _AS_FAST for ratio in ratios)} of {len(ratios)} settings; at most "
+            f"{max(ratios):.2f} times as many.",
+            correction="Without ill-conditioning and over-parameterisation gradient descent is as "
+            "fast; in every other setting LMM needs the fewest iterations.",
+            correction_holds=all(
+                ratio <= (_DRAWS if plain else 1) for ratio, plain in zip(ratios, easy, strict=True)
+            ),
         ),
         _fixed_damping(table),
         sensing.plain_method_fails(table, "gradient descent"),
