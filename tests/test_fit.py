@@ -60,6 +60,21 @@ def test_masked_data_are_missing():
     assert np.array_equal(many.freedom, [30, 30])
 
 
+@pytest.mark.parametrize("level", [0.0, 1e7, 1e9])
+def test_a_level_far_above_the_noise(level):
+    rng = np.random.default_rng(1)
+    t = np.linspace(0.0, 5.0, 60)
+    y = 3 * np.exp(-t) + 0.05 * rng.standard_normal(60)
+    y[::7] += 1.0
+    fitted = lm.fit(
+        lambda x: x[0] * jnp.exp(-x[1] * t) + x[2], y + level, np.array([1.0, 1.0, level])
+    )
+    assert fitted.status is lm.FitStatus.FITTED
+    assert np.array_equal(fitted.outliers, np.arange(0, 60, 7))
+    off = np.abs(fitted.x - np.array([3.0, 1.0, level])) / fitted.standard_errors
+    assert np.all(off < 4)
+
+
 @pytest.mark.parametrize("name", ["Misra1a", "Chwirut2", "Thurber", "Gauss1", "MGH10"])
 def test_wrong_data_do_not_count(name):
     problem = problems()[name]

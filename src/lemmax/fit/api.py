@@ -245,7 +245,8 @@ def _grain(y: np.ndarray, digits: int = 8) -> float:
     size = float(np.max(np.abs(y), initial=0.0))
     for k in range(digits if size > 0 else 0):
         step = 10.0 ** (np.floor(np.log10(size)) - k)
-        if np.all(np.abs(y / step - np.round(y / step)) < 1e-6):
+        # Up to rounding errors: beside a large level, anything is nearly a whole number.
+        if np.all(np.abs(y / step - np.round(y / step)) < 100 * constants.EPS * size / step):
             return step / np.sqrt(12)
     return 0.0
 
