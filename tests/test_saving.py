@@ -384,3 +384,16 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
     _files.save_text(path, "new")
     assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
     assert path.read_text() == "new"
+
+
+def test_a_model_that_is_not_the_one_of_the_fit_is_refused(tmp_path):
+    t = np.linspace(0.0, 3.0, 20)
+    y = 2 * np.exp(-t) + 0.01 * np.cos(40 * t)
+    y[3] = np.nan
+    fitted = lm.fit(lambda x, t: x[0] * jnp.exp(-x[1] * t), y, np.ones(2), args=(t,))
+    fitted.save(tmp_path / "fit")
+    for other in (lambda x, t: x[0] * t, lambda x, t: x[0] * jnp.exp(-x[1] * t[1:])):
+        with pytest.raises(ValueError, match="not the one that was fitted"):
+            lm.load(tmp_path / "fit", model=other)
+    again = lm.load(tmp_path / "fit", model=lambda x, t: jnp.exp(-x[1] * t) * x[0])
+    assert again.predict().value.shape == (20,)

@@ -4,9 +4,9 @@ import pathlib
 from typing import Any
 
 from ._storage import Unreadable, contents, read
+from .fit._restoring import restored
 from .fit.many import KINDS as MANY_FITS
 from .fit.result import KINDS as FITS
-from .fit.result import restored
 from .recovery.found import KINDS as RECOVERIES
 from .solve.result import KINDS as RESULTS
 

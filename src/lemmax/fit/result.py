@@ -326,23 +326,6 @@ KINDS = Kinds(Fit, Task, Layout, Box, FitStatus)
 """What the file of a fit may hold."""
 
 
-def restored(fitted: Fit, model: Callable | None) -> Fit:
-    """A fit from a file, with its model if that is given again."""
-    task, leaves = fitted.task, jax.tree.leaves(fitted.residual)
-    kinds = tuple((leaf.shape, np.iscomplexobj(leaf)) for leaf in leaves)
-    layout = task.layout._replace(structure=jax.tree.structure(fitted.x))
-    task = task._replace(
-        model=_forgotten if model is None else model,
-        layout=layout,
-        outputs=(jax.tree.structure(fitted.residual), kinds),
-    )
-    return dataclasses.replace(fitted, task=task)
-
-
-def _forgotten(*_: Any) -> Any:
-    raise ValueError("The model is a function, which is not saved: lm.load(path, model=...).")
-
-
 def _variances(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Of combinations of parameters; infinite where one of them is not determined."""
     covariance = np.where(np.isnan(covariance), 0, covariance)
