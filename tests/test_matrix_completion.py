@@ -1,5 +1,7 @@
 """Matrices from some of their entries: every kind of input, names, ratings, unseen rows."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -374,3 +376,16 @@ def test_intervals_of_a_well_filled_list_of_ratings_cover():
         ranks.append(model.report_.components)
     assert 0.88 < np.mean(np.concatenate(inside)) < 0.925
     assert np.mean(ranks) < 3
+
+
+def test_one_rating_that_differs_from_all_others_is_found_without_warnings():
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((60, 30)) < 0.3)
+    stars = np.full(len(users), 4.0)
+    stars[5] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model = MatrixCompletion().fit((users, items, stars))
+    assert model.report_.wrong == 1
+    assert not model.report_.status.succeeded

@@ -203,7 +203,7 @@ def _telling(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
     if known.ndim < 2 or known.shape[1] < 2:
         return np.ones(known.shape[1:], bool)
     own = [np.median(scores[some, k]) if some.any() else 0.0 for k, some in enumerate(known.T)]
-    return np.array(own) > constants.DUPLICATE * np.median(own)
+    return np.array(own) >= constants.DUPLICATE * np.median(own)
 
 
 def _places(known: np.ndarray) -> np.ndarray:
