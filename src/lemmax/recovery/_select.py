@@ -87,8 +87,8 @@ def schwarz(
     sizes = np.abs(facts.data[facts.known])
     scale = max(scale, float(np.finfo(facts.problem.data.dtype).eps) * float(np.max(sizes)))
     wrong = count - inside
-    likelihood = np.sum((residual[used] / scale) ** 2) + inside * np.log(2 * np.pi * scale**2)
-    likelihood += 2 * wrong * np.log(2 * np.max(sizes))
+    likelihood = 2 * inside * np.log(np.sqrt(2 * np.pi) * scale)
+    likelihood += 2 * wrong * np.log(2 * np.max(sizes)) + np.sum((residual[used] / scale) ** 2)
     where = -2 * sum(n * np.log(n / count) for n in (inside, wrong) if n)
     return float(likelihood + where + freedom * np.log(count))
 
