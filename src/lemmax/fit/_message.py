@@ -165,7 +165,7 @@ def _chosen(
     largest = np.max(np.where(np.isfinite(ordered), ordered, 0.0), axis=1, keepdims=True)
     nearest = np.take_along_axis(ordered, np.minimum(kept, n[:, None] - 1), axis=1)
     spread = 2 * np.maximum(largest - nearest, np.sqrt(variance))
-    values = np.maximum(wrong - 2, 0) * np.minimum(np.log(spread), 0.0)
+    values = np.where(wrong > 2, (wrong - 2) * np.minimum(np.log(spread), 0.0), 0.0)
     length = described + values + _preference(wrong, kept) + places
     best = np.argmin(length, axis=1)
     rows = np.arange(len(kept))
