@@ -1,5 +1,7 @@
 # Every target sets up what it needs in .venv; only Python >= 3.11 and make must be there. Modules are
-# compiled when they are first imported: most never are.
+# compiled when they are first imported: most never are. Without the compiled files every process
+# would take a second longer to import JAX.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 # Two workers share the cores. With additional threads they wait for each other, and thousands of small

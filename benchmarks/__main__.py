@@ -1,5 +1,6 @@
 """Measure everything that is promised, print it as a table, and fail if a promise is broken."""
 
+import argparse
 import os
 import platform
 import sys
@@ -24,6 +25,7 @@ _VERDICTS = {True: "[green]pass", None: "[yellow]unclear", False: "[bold red]FAI
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__).parse_args()
     jax.config.update("jax_enable_x64", True)
     console = Console(width=None if sys.stdout.isatty() else 160)
     began = time.perf_counter()

@@ -315,7 +315,7 @@ class _Looks(NamedTuple):
 def _run(plan: Plan, carry: Carry, max_steps: int, looks: _Looks, every: int | None) -> Carry:
     """Advance in chunks; callbacks and interrupts are handled between them."""
     chunk = every or 16
-    # The limit counts evaluations including the start: iterate 0, then every k-th.
+    # The limit counts evaluations, of which the first is that of the start.
     limit = 1 if every is None else (int(carry.state.step) or 1) + every
     try:
         while int(carry.state.status) == Status.RUNNING:
