@@ -73,7 +73,7 @@ def shortest(
         return keep, length
     sizes = np.where(there, sizes, np.inf)
     order = np.argsort(sizes[lanes], axis=1, kind="stable")
-    ordered = np.take_along_axis(sizes[lanes], order, axis=1) / width[lanes, None]
+    ordered = sizes[lanes[:, None], order] / width[lanes, None]
     kept = _candidates(ordered, (scale / width)[lanes], n[lanes], fitted, least, gaps)
     few = np.all(kept == n[lanes, None], axis=1)
     for group, columns in (
@@ -93,7 +93,7 @@ def shortest(
             )
             inside = np.arange(ordered.shape[1]) < chosen[:, None]
             right = np.zeros_like(inside)
-            np.put_along_axis(right, order[some], inside, axis=1)
+            right[np.arange(len(some))[:, None], order[some]] = inside
             keep[lanes[some]], length[lanes[some]] = right, lengths
     return keep, length
 
@@ -142,7 +142,7 @@ def _candidates(ordered, scale, n, fitted: int, least: float, gaps: int) -> np.n
         ratio = ordered / np.maximum(np.roll(ordered, 1, axis=1), np.finfo(float).tiny)
     score = np.where(valid, ratio, -1.0)
     best = np.argpartition(-score, most - 1, axis=1)[:, :most]
-    kept = np.where(np.take_along_axis(valid, best, axis=1), best, n[:, None])
+    kept = np.where(valid[np.arange(len(best))[:, None], best], best, n[:, None])
     return np.concatenate([kept, n[:, None]], axis=1)
 
 
@@ -152,7 +152,8 @@ def _chosen(
     """The numbers of inliers among the candidates with the shortest descriptions."""
     squares = np.where(np.isfinite(ordered), ordered, 0.0) ** 2
     freedom = kept - fitted
-    variance = np.take_along_axis(np.cumsum(squares, axis=1), kept - 1, axis=1) / freedom
+    rows = np.arange(len(kept))[:, None]
+    variance = np.cumsum(squares, axis=1)[rows, kept - 1] / freedom
     gaussian = freedom * (np.log(2 * np.pi * variance) + 1) / 2
     described = gaussian
     if np.any(heavy):
@@ -163,13 +164,12 @@ def _chosen(
     # The nearest and the farthest outlier say where the others are: that far from the curve, on one
     # of its sides. They have at least the noise of the inliers.
     largest = np.max(np.where(np.isfinite(ordered), ordered, 0.0), axis=1, keepdims=True)
-    nearest = np.take_along_axis(ordered, np.minimum(kept, n[:, None] - 1), axis=1)
+    nearest = ordered[rows, np.minimum(kept, n[:, None] - 1)]
     spread = 2 * np.maximum(largest - nearest, np.sqrt(variance))
     values = np.where(wrong > 2, (wrong - 2) * np.minimum(np.log(spread), 0.0), 0.0)
     length = described + values + _preference(wrong, kept) + places
-    best = np.argmin(length, axis=1)
-    rows = np.arange(len(kept))
-    return kept[rows, best], length[rows, best]
+    best = rows[:, 0], np.argmin(length, axis=1)
+    return kept[best], length[best]
 
 
 def student_lengths(squares: Any, kept: Any, freedom: Any, variance: Any, xp: Any = np) -> Any:
