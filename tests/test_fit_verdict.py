@@ -251,6 +251,11 @@ def test_a_summary_and_numbers_for_a_file():
         ((decay, DECAY, START), {"fixed": np.array([1.0, 0.0])}, "True and False"),
         ((decay, DECAY, START), {"bounds": 3}, "pair"),
         ((decay, DECAY, START), {"bounds": (np.zeros(3), None)}, "bounds must have the shapes"),
+        (
+            (lambda x: decay(list(x.values())), DECAY, {"a": 1.0, "b": 1.0}),
+            {"bounds": ({"a": 0, "c": 0}, None)},
+            "unknown: c; missing: b",
+        ),
         ((decay, DECAY, START), {"bounds": (5.0, 6.0)}, "out of bounds: x\\[0\\], x\\[1\\]"),
         ((decay, DECAY, START), {"bounds": (2.0, 0.0)}, "above the upper one"),
         ((decay, DECAY, START), {"bounds": (1.0, 1.0)}, "leave no room"),
@@ -334,6 +339,31 @@ def test_a_picture():
     assert below.get_ylabel() == "residual"
     with pytest.raises(ValueError, match="t has shape"):
         lm.plots.fit(fitted, T[:3])
+
+
+def test_a_picture_of_several_curves():
+    def model(x, t):
+        return {"fall": x[0] * jnp.exp(-x[1] * t), "rise": x[0] * (1 - jnp.exp(-x[1] * t))}
+
+    y = {"fall": DECAY + 0.01 * NOISE, "rise": 2 - DECAY + 0.01 * NOISE[::-1]}
+    y["rise"][4] = 9.0
+    fitted = lm.fit(model, y, START, args=(T,))
+    assert [int(np.sum(fitted.wrong[name])) for name in ("fall", "rise")] == [0, 1]
+    figure = lm.plots.fit(fitted, T)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["fall", "rise", "residual", "residual"]
+    crosses = [
+        [line.get_xdata() for line in ax.lines if line.get_label().startswith("outliers")]
+        for ax in figure.axes[:2]
+    ]
+    assert crosses[0] == []
+    assert np.array_equal(crosses[1], [[T[4]]])
+    # As columns of a matrix.
+    pair = np.stack(list(y.values()), axis=1)
+    fitted = lm.fit(lambda x, t: jnp.stack(list(model(x, t).values()), 1), pair, START, args=(T,))
+    axes = lm.plots.fit(fitted, T).axes
+    assert [ax.get_ylabel() for ax in axes[:2]] == ["y[:, 0]", "y[:, 1]"]
+    with pytest.raises(ValueError, match="at most 6 real curves"):
+        lm.plots.fit(lm.fit(lambda x: x * jnp.ones((2, 2, 2)), np.ones((2, 2, 2)), 1.0))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])

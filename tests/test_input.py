@@ -91,6 +91,18 @@ BAD = {
         ),
         r"returns arrays of shape \(3, 1\), but \(3,\) is needed",
     ),
+    "function of other parameters": (
+        lambda: lm.solve(
+            lm.Composite(lm.losses.L1(), lm.maps.FromFunction(lambda x: x["u"]), data=ONES(3)),
+            lm.methods.lmm(),
+            ONES(3),
+        ),
+        r"The map's function fails at x0, of shapes \(3,\).*'u'",
+    ),
+    "a step rule as target": (
+        lambda: lm.methods.polyak_subgradient(lm.steps.BulkPolyak()),
+        r"target must be a number; got a BulkPolyak",
+    ),
     "operator NaN": (
         lambda: lm.operators.Dense(with_nan(ONES((7, 4, 4)))),
         r"The measurement arrays must be finite; 1 entries are NaN",

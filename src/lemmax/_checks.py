@@ -46,6 +46,13 @@ def check_real(low: float, high: float = float("inf"), *, open_low: bool = False
             raise ValueError(f"{name} must be {above}{below}; got {value!r}.")
 
 
+def check_level(level: Any) -> None:
+    """Raise an error unless a level of confidence is above 0 and below 1."""
+    check_real(0, 1, open_low=True, level=level)
+    if level == 1:
+        raise ValueError("level must be below 1: no finite interval is certain.")
+
+
 def describe(thing: Any) -> str:
     """A short description of an argument of the wrong type."""
     if isinstance(thing, type):

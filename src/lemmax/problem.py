@@ -186,6 +186,11 @@ def _outputs(map: AbstractMap, x0: Parameters) -> AbstractPoint:
             f"The map's function does not find its parameters in x0, {jax.tree.structure(x0)}: "
             f"{type(error).__name__}: {error}."
         ) from error
+    except (TypeError, ValueError) as error:
+        shapes = jax.tree.map(jnp.shape, x0)
+        raise ValueError(
+            f"The map's function fails at x0, of shapes {shapes}: {str(error).splitlines()[0]}"
+        ) from error
     if not eqx.tree_equal(point, again):
         raise TypeError(IMPURE)
     for leaf in jax.tree.leaves(point):

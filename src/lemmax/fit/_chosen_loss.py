@@ -66,7 +66,7 @@ class Chosen:
         """The weight under which the square of a residual has the slope of the loss."""
         return np.array([np.asarray(_parts(self.loss, row)[3]) for row in residual])
 
-    def of(self, lanes: np.ndarray) -> "Chosen":
+    def of(self, lanes: np.ndarray | slice) -> "Chosen":
         """The same for all."""
         return self
 

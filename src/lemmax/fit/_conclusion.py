@@ -22,6 +22,10 @@ AT_A_LIMIT = (
     "{} data have the same value, the largest or the smallest of all: if a detector has cut them "
     "off, they are missing (NaN)"
 )
+CROWDED = (
+    "{} outliers on one side of the curve are close together: the model misses something there, or "
+    "this part of the data is wrong (then mark it as missing, NaN)"
+)
 SINGLE_DATUM = "a parameter depends on a single datum, so that nothing would reveal an error in it"
 
 

@@ -220,6 +220,15 @@ def _like_parameters(tree: Any, structure: Any, shapes: tuple, what: str) -> lis
     try:
         leaves = structure.flatten_up_to(tree)
     except (TypeError, ValueError, KeyError) as error:
+        like = jax.tree.unflatten(structure, [0] * len(shapes))
+        if isinstance(like, dict) and isinstance(tree, dict) and like.keys() != tree.keys():
+            unknown = [str(name) for name in tree if name not in like]
+            missing = [str(name) for name in like if name not in tree]
+            parts = [f"unknown: {listed(unknown)}"] * bool(unknown)
+            parts += [f"missing: {listed(missing)}"] * bool(missing)
+            raise ValueError(
+                f"{what} must name the parameters of the start ({'; '.join(parts)})."
+            ) from error
         raise ValueError(
             f"{what} must be a pytree like the start, {structure}; got {tree!r}."
         ) from error

@@ -28,7 +28,7 @@ class LaneLoss(Protocol):
         """The weight under which the square of a residual has the slope of the loss."""
         ...
 
-    def of(self, lanes: np.ndarray) -> "LaneLoss":
+    def of(self, lanes: np.ndarray | slice) -> "LaneLoss":
         """Those of some lanes."""
         ...
 
@@ -56,7 +56,7 @@ class Loss(NamedTuple):
         knee = abs(self.shape - 2) * self.scale[:, None] ** 2
         return (residual**2 / knee + 1) ** (self.shape / 2 - 1)
 
-    def of(self, lanes: np.ndarray) -> "Loss":
+    def of(self, lanes: np.ndarray | slice) -> "Loss":
         """Those of some lanes."""
         return Loss(self.shape, self.scale[lanes])
 

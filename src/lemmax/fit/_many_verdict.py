@@ -10,7 +10,7 @@ from ._glance import Glance
 from ._inverses import inverses
 from ._lanes import largest_leverages, residuals
 from ._limits import cut_off
-from ._order import close_to_the_fit, in_runs
+from ._order import close_to_the_fit, crowded, in_runs
 from ._pool import Fitted, Pool
 from ._verdict import gain_needed
 from .status import FitStatus
@@ -65,7 +65,7 @@ def judge_many(
 
 
 def _curved(pool: Pool, found: Fitted) -> np.ndarray:
-    """Lanes whose outliers follow a curve close to the fit."""
+    """Lanes whose outliers follow a curve close to the fit, or are crowded together."""
     curved = np.zeros(len(found.length), bool)
     # Runs are counted again below, without what is missing.
     some = np.flatnonzero(in_runs(pool.counts & ~found.keep) > constants.IN_LINE)
@@ -79,7 +79,8 @@ def _curved(pool: Pool, found: Fitted) -> np.ndarray:
     low = np.min(np.where(keep, curve, np.inf), axis=1)
     for k, lane in enumerate(some):
         outliers = residual[k, there[k]], ~keep[k, there[k]]
-        curved[lane] = close_to_the_fit(*outliers, width=high[k] - low[k]) > 0
+        close = close_to_the_fit(*outliers, width=high[k] - low[k])
+        curved[lane] = close > 0 or crowded(*outliers) > 0
     return curved
 
 

@@ -1,7 +1,7 @@
 """What the order of the data shows: correlated residuals, and outliers that follow a curve."""
 
 import numpy as np
-from scipy.special import bdtrc
+from scipy.special import bdtrc, gammaln
 
 from . import _constants as constants
 
@@ -41,6 +41,35 @@ def close_to_the_fit(residual: np.ndarray, wrong: np.ndarray, width: float) -> i
     limit = constants.IN_LINE
     followed = correlation(residual[close]) > limit and in_runs(near)[0] > limit
     return len(close) if followed else 0
+
+
+def crowded(residual: np.ndarray, wrong: np.ndarray) -> int:
+    """How many outliers on one side of the fit are crowded together, if chance is no explanation.
+
+    Gross errors may be anywhere, while what the model misses is in one place. A stretch of the data
+    counts if so many outliers of one side are in it with a probability that is rare even for the
+    most crowded of all stretches.
+
+    Parameters
+    ----------
+    residual : array of shape (data,)
+    wrong : array of bool, of shape (data,)
+        The outliers.
+    """
+    n, most = len(wrong), 0
+    rarest = np.log(constants.CROWDED / (constants.STRETCHES * n))
+    for side in (residual > 0, residual < 0):
+        places = np.flatnonzero(wrong & side)
+        for count in range(2, min(len(places), constants.CROWD) + 1):
+            length = np.min(places[count - 1 :] - places[: 1 - count]) + 1
+            # That all of a set of places are outliers, times the number of sets in the stretch.
+            total = len(places)
+            each = gammaln(total + 1) - gammaln(total - count + 1)
+            each -= gammaln(n + 1) - gammaln(n - count + 1)
+            sets = gammaln(length + 1) - gammaln(count + 1) - gammaln(length - count + 1)
+            if each + sets < rarest:
+                most, rarest = count, each + sets
+    return most
 
 
 def in_runs(wrong: np.ndarray) -> np.ndarray:

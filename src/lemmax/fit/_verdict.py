@@ -8,6 +8,7 @@ from scipy.special import fdtri
 from . import _constants as constants
 from ._conclusion import (
     AT_A_LIMIT,
+    CROWDED,
     FOLLOW_A_CURVE,
     NO_BETTER,
     SINGLE_DATUM,
@@ -20,7 +21,7 @@ from ._data import Task
 from ._limits import cut_off
 from ._losses import robust_scale, squares
 from ._message import shortest
-from ._order import close_to_the_fit
+from ._order import close_to_the_fit, crowded
 from ._refine import Candidates, Setting
 from ._search import Search, rivals
 from ._starts import typical
@@ -156,6 +157,9 @@ def _doubts(task: Task, search: Search, seen: Seen) -> list[str]:
             f"{close} of the outliers follow a curve close to the fit: the model misses something "
             "there"
         )
+    crowd = crowded(*outliers)
+    if crowd:
+        doubts.append(CROWDED.format(crowd))
     if follow_a_curve(residual, noise, float(np.ptp(y))):
         doubts.append(FOLLOW_A_CURVE)
     worse = 0.0 if search.plain else _unpredicted(setting, found)

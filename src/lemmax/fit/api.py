@@ -192,7 +192,8 @@ def _traced(
         )
     if not x64_is_on():
         raise ValueError(
-            "Derivatives of fits need 64 bits: jax.config.update('jax_enable_x64', True)."
+            "lm.fit cannot run inside jit or vmap (lm.fit_many fits many curves at once), and "
+            "derivatives of fits need 64 bits: jax.config.update('jax_enable_x64', True)."
         )
     several = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
 

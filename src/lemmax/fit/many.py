@@ -132,7 +132,7 @@ class ManyFits:
             except ValueError:  # too few data, or a model that is finite nowhere near: as it was
                 continue
             trees = (new.x, fit.x), (new.standard_errors, fit.standard_errors)
-            for whole, part in (*trees, (new.wrong, _masks(fit))):
+            for whole, part in (*trees, (new.wrong, fit.wrong)):
                 jax.tree.map(lambda w, p, k=curve: w.__setitem__(k, p), whole, part)
             new.covariance[curve], new.codes[curve] = fit.covariance, fit.status
             new.noise[curve], new.freedom[curve] = fit.noise, fit.freedom
@@ -329,10 +329,3 @@ def _as_fits(
         seconds=seconds,
         task=curve,
     )
-
-
-def _masks(fit: Fit) -> PyTree:
-    """The outliers of one curve, like y."""
-    structure, kinds = fit.task.outputs
-    wrong = (fit.task.observed & ~fit.right).astype(float)
-    return jax.tree.map(lambda part: np.asarray(part != 0), as_outputs(wrong, kinds, structure))

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 from scipy.special import stdtrit
 
-from .._checks import check_real
+from .._checks import check_level
 from .._dtype import x64_context
 from .._plain import Kinds
 from .._storage import write
@@ -90,6 +90,14 @@ class Fit:
     """Model, data and start, as they were fitted."""
     information: Any = dataclasses.field(default=None, repr=False)
     """Gives standard errors of combinations of many parameters, see `standard_error_of`."""
+
+    @property
+    def wrong(self) -> PyTree:
+        """Masks like y: the outliers."""
+        structure, kinds = self.task.outputs
+        wrong = (self.task.observed & ~self.right).astype(float)
+        masks = as_outputs(wrong, kinds, structure)
+        return jax.tree.map(lambda part: np.asarray(part != 0), masks)
 
     def interval(self, level: float = 0.95) -> Interval:
         """Confidence intervals of the parameters.
@@ -218,7 +226,7 @@ class Fit:
         return np.sqrt(np.maximum(variances, 0)).reshape(slopes.shape[:-1])
 
     def _factor(self, level: float) -> float:
-        check_real(0, 1, open_low=True, level=level)
+        check_level(level)
         if self.freedom <= 0:
             return float("inf")
         return float(stdtrit(self.freedom, (1 + level) / 2))

@@ -5,15 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import check_real
+from .._checks import check_real, describe
+from .._tree import is_traced
 
 
 def check_finite(**values: Any) -> None:
     """Raise an error unless every value is a finite number; traced values pass."""
     for name, value in values.items():
         check_real(-math.inf, **{name: value})
-        if isinstance(value, (list, tuple, dict)):
-            raise ValueError(f"{name} must be a number; got {value!r}.")
+        known = isinstance(value, (int, float)) or hasattr(value, "dtype")
+        if not known and not is_traced(value):
+            raise ValueError(f"{name} must be a number; got {describe(value)}.")
         if isinstance(value, (int, float, np.floating, np.integer)) and math.isinf(value):
             raise ValueError(f"{name} must be finite; got {value!r}.")
 

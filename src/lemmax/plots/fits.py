@@ -16,6 +16,8 @@ _BAND = 0.25
 _REACH = 1.5
 # Number of points at which a curve through fewer data is drawn, so that it looks smooth.
 _TIMES = 300
+# Most curves beside each other.
+_MOST = 6
 
 
 def fit(
@@ -26,14 +28,15 @@ def fit(
     Parameters
     ----------
     fitted : Fit
-        The result of `lemmax.fit`, for data in one array with one axis.
+        The result of `lemmax.fit`, for real data. Several curves over the same variable (the
+        columns of a matrix, the entries of a dict) are drawn beside each other.
     t : array, optional
         The independent variable. Default: the index of the data. It need not be sorted. If it is
         the only argument of the model, the curve is also drawn between the data.
     level : float
         Confidence level of the band.
     xlabel, ylabel : str
-        Labels of the axes.
+        Labels of the axes. If there are several curves, each is labelled by its column or name.
 
     Returns
     -------
@@ -51,18 +54,64 @@ def fit(
     ['y', 'residual']
     """
     check_kind("fitted", fitted, Fit, "the result of fit (of many curves fits.one(7) is one)")
-    residual = fitted.residual
-    if not isinstance(residual, np.ndarray) or residual.ndim != 1 or np.iscomplexobj(residual):
-        raise ValueError("Only fits to one real array with one axis can be plotted.")
-    t = np.arange(len(residual)) if t is None else np.asarray(t)
-    if t.shape != residual.shape:
-        raise ValueError(f"t has shape {t.shape}, but the data have shape {residual.shape}.")
-    times, curve = _curve(fitted, t, level)
-    data = np.asarray(fitted.predict(level).value) - residual
-    wrong = np.zeros(len(data), bool)
-    wrong[fitted.outliers] = True
-    figure = new_figure((8, 6))
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    residuals = _curves(fitted.residual)
+    length = len(next(iter(residuals.values())))
+    t = np.arange(length) if t is None else np.asarray(t)
+    for residual in residuals.values():
+        if t.shape != residual.shape:
+            raise ValueError(f"t has shape {t.shape}, but the data have shape {residual.shape}.")
+    times, line = _line(fitted, t, level)
+    lines = [_curves(part) for part in line]
+    values, masks = _curves(fitted.predict(level).value), _curves(fitted.wrong)
+    count = len(residuals)
+    figure = new_figure((8 if count == 1 else 5.5 * count, 6))
+    axes = figure.subplots(2, count, sharex=True, height_ratios=(3, 1), squeeze=False)
+    for (above, below), (name, residual) in zip(axes.T, residuals.items(), strict=True):
+        curve = Prediction(*(part[name] for part in lines))
+        _draw(above, below, t, residual, values[name] - residual, masks[name], times, curve, level)
+        above.set_ylabel(ylabel if count == 1 else name)
+        below.set_ylabel("residual")
+        below.set_xlabel(xlabel)
+        above.legend()
+    units = " times sigma" if fitted.task.sigma is not None else ""
+    axes[0, 0].set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}{units}")
+    return figure
+
+
+def _curves(tree: Any) -> dict[str, np.ndarray]:
+    """The curves in a pytree like the data, by name."""
+    curves = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        leaf = np.asarray(leaf)
+        if leaf.ndim not in (1, 2) or np.iscomplexobj(leaf):
+            break
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if leaf.ndim == 1:
+            curves[name or "y"] = leaf
+        else:
+            curves |= {f"{name or 'y'}[:, {k}]": column for k, column in enumerate(leaf.T)}
+    else:
+        if 0 < len(curves) <= _MOST:
+            return curves
+    raise ValueError(
+        f"Only fits to at most {_MOST} real curves can be plotted: arrays with one axis, or the "
+        "columns of arrays with two. Draw others from fitted.predict(), fitted.residual and "
+        "fitted.wrong."
+    )
+
+
+def _draw(
+    above: Any,
+    below: Any,
+    t: np.ndarray,
+    residual: np.ndarray,
+    data: np.ndarray,
+    wrong: np.ndarray,
+    times: np.ndarray,
+    curve: Prediction,
+    level: float,
+) -> None:
+    """Data, curve and band above, residuals below."""
     above.plot(times, curve.value, color="C0", label="fit", zorder=2)
     if np.all(np.isfinite(curve.low)):
         above.fill_between(
@@ -96,31 +145,26 @@ def fit(
         # Outliers are not drawn here: the other residuals would look like a line.
         limit = 1.3 * float(np.max(left))
         below.set_ylim(-limit, limit)
-    above.set_ylabel(ylabel)
-    below.set_ylabel("residual")
-    below.set_xlabel(xlabel)
-    units = " times sigma" if fitted.task.sigma is not None else ""
-    above.set_title(f"{fitted.status.name}, noise {fitted.noise:.3g}{units}")
-    above.legend()
-    return figure
 
 
-def _curve(fitted: Fit, t: np.ndarray, level: float) -> tuple[np.ndarray, Prediction]:
+def _line(fitted: Fit, t: np.ndarray, level: float) -> tuple[np.ndarray, Prediction]:
     """The sorted variable, refined if the model allows it, and the curve with its band."""
     leaves, structure = jax.tree.flatten(fitted.task.args)
     if len(leaves) == 1 and len(t) < _TIMES and np.array_equal(leaves[0], t):
         times = np.linspace(np.min(t), np.max(t), _TIMES)
         args = jax.tree.unflatten(structure, [times])
-        if _is_defined(fitted, args, times.shape):
+        if _is_defined(fitted, args, len(times)):
             return times, fitted.predict(level, args=args)
     order = np.argsort(t, kind="stable")
-    return t[order], Prediction(*(each[order] for each in fitted.predict(level)))
+    line = fitted.predict(level)
+    return t[order], Prediction(*jax.tree.map(lambda leaf: leaf[order], tuple(line)))
 
 
-def _is_defined(fitted: Fit, args: Any, shape: tuple[int, ...]) -> bool:
+def _is_defined(fitted: Fit, args: Any, length: int) -> bool:
     """Whether a model accepts other values of the variable than those it was fitted to."""
     try:
         with x64_context():
-            return jax.eval_shape(fitted.task.model, fitted.x, *args).shape == shape
+            made = jax.eval_shape(fitted.task.model, fitted.x, *args)
+            return all(leaf.shape[:1] == (length,) for leaf in jax.tree.leaves(made))
     except Exception:  # a model for a fixed number of data may raise anything
         return False

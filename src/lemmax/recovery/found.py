@@ -125,7 +125,8 @@ class Recovery:
         if self.rank is not None:
             bound = "" if self.rank_bound is None else f" (bound {self.rank_bound})"
             sentence = (
-                "it fits exactly without the others, which were {} times smaller when cut off"
+                "it fits exactly without the others; when they were cut off, the smallest term "
+                "kept was {} times the largest of them"
                 if exact
                 else "the smallest term kept is {} times the largest cut off"
             )
