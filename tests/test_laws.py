@@ -89,6 +89,11 @@ class AdjointOfTheTranspose(Dense):
         return DenseCovector(value.T)
 
 
+class AdjointOfOneRow(Dense):
+    def adjoint(self, observations):
+        return DenseCovector(super().adjoint(observations).dense()[0])
+
+
 class MeasuresFactoredPointsTwice(Dense):
     def measure(self, point):
         return super().measure(point) * (2 if isinstance(point, KruskalPoint) else 1)
@@ -108,6 +113,7 @@ class CallsItselfSymmetric(Dense):
     ("kind", "message"),
     [
         (AdjointOfTheTranspose, "<adjoint"),
+        (AdjointOfOneRow, r"adjoint returns shapes \(3,\) instead of \(3, 3\)"),
         (MeasuresFactoredPointsTwice, "measure of a dense point"),
         (AffineMeasurement, "-2 times a point"),
         (CallsItselfSymmetric, "contract_all_but_one|symmetric"),

@@ -36,4 +36,5 @@ def lazy(
         vars(sys.modules[package])[name] = value
         return value
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *public}), public
+    special = [name for name in vars(sys.modules[package]) if name.startswith("__")]
+    return get, lambda: sorted({*special, *public}), public

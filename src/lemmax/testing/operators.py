@@ -76,6 +76,8 @@ def check_operator(
         data, *duals = (normal_like(rng, observed) for _ in range(4))
         residual, covectors, again = _carried_back(operator, point, data, duals)
         require_close(residual, flat(observed) - flat(data), rtol, f"{name}.residual")
+        shapes, wanted = (jax.tree.map(jnp.shape, tree) for tree in (covectors[0].dense(), dense))
+        require(shapes == wanted, f"{name}.adjoint returns shapes {shapes} instead of {wanted}.")
         for s, covector, other in zip(duals, covectors, again, strict=True):
             terms = flat(covector.dense()) * flat(dense)
             require_close(
