@@ -91,15 +91,8 @@ class Entries(NamedTuple):
 
 def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
     """Entries of a table with NaN, a sparse matrix, or a list (see `MatrixCompletion.fit`)."""
-    named = None
     X = X if library_of(X) is None else checked_frame(X)
-    if isinstance(X, tuple):
-        parts = X
-    elif y is not None and _are_pairs(X, y):
-        parts = (*_columns_of(X), y)
-    else:
-        named = _entry_columns(X, estimator.columns)
-        parts = None if named is None else _entry_parts(X, named)
+    parts, named = parts_of_list(X, y, estimator.columns)
     if parts is not None:
         found = _listed(parts, weights, estimator.shape)
     else:
@@ -110,6 +103,19 @@ def entries_of(estimator: Any, X: Any, y: Any, weights: Any) -> Entries:
     estimator.n_features_in_ = found.shape[1]
     estimator.entry_columns_ = named
     return found.known().once() if found.listed else found.known()
+
+
+def parts_of_list(X: Any, y: Any, columns: Any) -> tuple[tuple | None, tuple | None]:
+    """Rows, columns and values of a list of entries, and what its columns are called, if they are.
+
+    None instead of the parts for a table.
+    """
+    if isinstance(X, tuple):
+        return X, None
+    if y is not None and _are_pairs(X, y):
+        return (*_columns_of(X), y), None
+    named = _entry_columns(X, columns)
+    return None if named is None else _entry_parts(X, named), named
 
 
 def _table(estimator: Any, X: Any) -> tuple[Any, tuple[np.ndarray, np.ndarray] | None]:

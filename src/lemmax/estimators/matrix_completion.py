@@ -16,11 +16,12 @@ from ._entries import (
     dense_with_gaps,
     entries_of,
     numbers_of,
+    parts_of_list,
     places_of,
     unseen_sentences,
 )
 from ._factor import FactorEstimator, predicted_by_others, width_of
-from ._frames import library_of
+from ._frames import checked_frame, library_of
 from ._report import report_of
 
 # The largest number of components that is looked for, if none is given.
@@ -349,18 +350,26 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         return np.where(np.isnan(X), model.new_rows(X).values, X)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Negative mean absolute error of predicting an entry from the others of its row.
+        """Negative mean absolute error of predictions.
+
+        Of the entries of a list, which should be others than the fitted ones; of a table, of
+        predicting an entry from the others of its row.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_columns), or sparse
-        y : ignored
+        X, y : as for `fit`
 
         Returns
         -------
         float
         """
         model = self._model()
+        X = X if library_of(X) is None else checked_frame(X)
+        parts, _ = parts_of_list(X, y, getattr(self, "entry_columns_", None) or self.columns)
+        if parts is not None:
+            rows, columns, values = parts
+            errors = self.predict((rows, columns)) - np.asarray(values, np.float64)
+            return -float(np.nanmean(np.abs(errors)))
         X = dense_with_gaps(self._validated(X, reset=False, accept_sparse="coo")[0])
         predicted = predicted_by_others(X, lambda hidden: model.new_rows(hidden).values)
         return -float(np.nanmean(np.abs(predicted - X)))
