@@ -2,6 +2,7 @@
 
 import decimal
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -304,3 +305,27 @@ def test_doubtful_rows_have_the_names_of_the_frame():
     frame.loc["row 30", ["a", "b", "c", "d", "e"]] = np.nan
     frame = frame.drop(columns=["count", "cold"])
     assert "doubtful rows    row 30 (" in RobustPCA().fit(frame).summary()
+
+
+def test_identifiers_are_warned_of():
+    rng = np.random.default_rng(0)
+    size = rng.gamma(6, 20, 300)
+    frame = pd.DataFrame(
+        {
+            "house": np.arange(10001, 10301),
+            "size": size,
+            "price": size * np.exp(0.1 * rng.standard_normal(300)),
+            "rent": size * np.exp(0.1 * rng.standard_normal(300)),
+        }
+    )
+    with pytest.warns(UserWarning, match="'house': distinct whole numbers"):
+        model = RobustPCA().fit(frame)
+    assert model.report_.alone == (0,)
+    assert "columns alone   house" in model.summary()
+    # Years are distinct whole numbers, too, but go with the other columns.
+    years = np.arange(1947, 1987)
+    frame = pd.DataFrame({name: years + rng.standard_normal(40) for name in "abc"})
+    frame["year"] = years
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert RobustPCA().fit(frame).report_.alone == ()

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import first_few
+from .._checks import first_few, warn_user
 from ..factor import FactorFit, TensorFit
 from ..status import RecoveryStatus
 
 # Number of rows or columns that a summary names.
 _LISTED = 5
+# Columns of which less than this share of the variance of held-out cells is predicted stand alone.
+_SHARED = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +44,9 @@ class TableReport:
     bound_is_low: bool = False
     """Whether more components than allowed would predict better; for a table, whether the last
     allowed one still improves the prediction."""
+    alone: tuple[int, ...] = ()
+    """Columns of a table of which the others predict less than a tenth of the variance: their holes
+    are filled with little more than a typical value."""
     unit: str = "column scales"
     """Unit of the errors: robust standard deviations of the columns or of the tensor; for ratings,
     the unit of the values."""
@@ -137,6 +142,10 @@ class TableReport:
             if some:
                 told = first_few(map(name, some), _LISTED)
                 lines.append(f"doubtful {side:7s} {told} (no known cells, or mostly outliers)")
+        if self.alone and self.succeeded:
+            name = (names or self._numbers)[1]
+            told = first_few(map(name, self.alone), _LISTED)
+            lines.append(f"columns alone   {told} (the others hardly predict them)")
         lines.append(f"effort          {self.sweeps} sweeps, {self.seconds:.2f} s")
         return "\n".join(lines)
 
@@ -151,6 +160,34 @@ class TableReport:
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in facts.items()
         }
+
+
+def warn_of_identifiers(table: np.ndarray, names: list[Any], alone: tuple[int, ...]) -> None:
+    """Warn of columns that look like names of the rows.
+
+    Parameters
+    ----------
+    table : array of shape (rows, columns)
+    names : list
+        Names of the columns.
+    alone : tuple of int
+        Columns that the others do not predict.
+    """
+    found = []
+    for k in alone:
+        numbers = table[~np.isnan(table[:, k]), k]
+        if np.all(numbers == np.round(numbers)) and len(np.unique(numbers)) == len(numbers):
+            found.append(repr(names[k]))
+    if found:
+        warn_user(
+            f"{first_few(found, _LISTED)}: distinct whole numbers that no other column predicts, "
+            "as identifiers are. They were treated as measurements; make them the index, or leave "
+            "them out."
+        )
+
+
+def _alone(found: FactorFit) -> tuple[int, ...]:
+    return tuple(map(int, np.flatnonzero(found.held_out.by_column < _SHARED)))
 
 
 def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) -> TableReport:
@@ -176,6 +213,7 @@ def report_of(found: FactorFit | TensorFit, known: int, wrong: int, holes: int) 
         sweeps=found.sweeps,
         seconds=found.seconds,
         bound_is_low=found.bound_is_low,
+        alone=() if isinstance(found, TensorFit) or found.model.effects else _alone(found),
         unit=unit,
     )
 

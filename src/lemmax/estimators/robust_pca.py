@@ -12,7 +12,7 @@ from ..factor import FactorFit, FactorModel, fit_table
 from ._base import checked_weights, require_room, shape_of, sparse_at, unchanged_if_refused
 from ._factor import FactorEstimator, predicted_by_others, width_of
 from ._frames import FrameParts, library_of, new_frame
-from ._report import report_of
+from ._report import report_of, warn_of_identifiers
 
 # The largest number of components that is looked for, if none is given.
 _MOST = 12
@@ -181,6 +181,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorEstimat
             self._warn()
         else:
             self._warn_of_report()
+            if frame is not None:
+                warn_of_identifiers(X, frame.numeric, self.report_.alone)
         return self
 
     def _check_table(self, X: np.ndarray) -> None:

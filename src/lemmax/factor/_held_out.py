@@ -68,6 +68,9 @@ class HeldOut:
     """Share of the cells in their 90 % interval, calibrated on other cells."""
     gain: float
     """By how much squared errors are smaller than those of these numbers, in standard errors."""
+    by_column: np.ndarray
+    """The share of the variance around its median that is predicted in each column; NaN if few of
+    its cells were held out."""
 
     @property
     def helps(self) -> bool:
@@ -96,7 +99,7 @@ def summarised(
     kept = aside.chosen & ~verdict.wrong
     count = int(kept.sum())
     if not count:
-        return HeldOut(0, np.nan, np.nan, np.nan, np.nan, np.nan)
+        return HeldOut(0, np.nan, np.nan, np.nan, np.nan, np.nan, np.full(cells.shape[1], np.nan))
     residual, away = np.abs(aside.residual[kept]), np.abs(aside.away[kept])
     from_mean = np.abs(cells.values - _means_of_others(cells))[kept]
     unexplained, total, around_mean = (
@@ -114,7 +117,17 @@ def summarised(
         explained=1 - sums[0] / sums[1] if sums[1] > 0 else float(sums[0] == 0),
         coverage=_covered(cells, scores, np.where(aside.chosen, verdict.counts, 0.0), own),
         gain=_in_units(float(np.sum(gains)), spread),
+        by_column=_by_column(cells, aside, kept),
     )
+
+
+def _by_column(cells: AbstractCells, aside: Aside, kept: np.ndarray) -> np.ndarray:
+    count, unexplained, total = (
+        cells.total_by_column(np.where(kept, np.minimum(np.abs(each), constants.CLIPPED) ** 2, 0.0))
+        for each in (np.ones_like(aside.away), aside.residual, aside.away)
+    )
+    explained = 1 - np.divide(unexplained, total, out=np.full_like(total, np.nan), where=total > 0)
+    return np.where(count >= constants.FEW, explained, np.nan)
 
 
 def _means_of_others(cells: AbstractCells) -> np.ndarray:
