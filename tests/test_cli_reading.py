@@ -55,6 +55,29 @@ def test_a_lone_group_of_three_is_read_as_the_file_has_it():
     assert as_numbers(columns)[1].numbers[0] == 1.234
 
 
+@pytest.mark.parametrize(
+    ("texts", "unclear"),
+    [
+        (("1.088", "908", "", "12.500"), True),
+        (("1.088", "908", "12"), True),
+        (("1.088", "908", "0.500"), False),
+        (("1.088", "908", "2.5"), False),
+        (("1.088", "908", "2088"), False),
+        (("1.088", "12.500"), False),
+        (("1.088", "2", "12"), False),
+        (("1.088.000", "1.088", "908"), False),
+        (("1.088,5", "1.088", "908"), False),
+    ],
+)
+def test_dots_that_may_separate_thousands_are_told(tmp_path, texts, unclear):
+    assert numbers_of(*texts).spelling.unclear == unclear
+    lines = "".join(f"{k}\t{text}\n" for k, text in enumerate(texts))
+    found = read_table(written(tmp_path / "table.tsv", f"a\tb\n{lines}"))
+    told = [note for note in found.notes if "may separate thousands" in note]
+    assert len(told) == unclear
+    assert all("1.088" in note and "b" in note for note in told)
+
+
 @pytest.mark.parametrize("word", ["", " ", "NA", "n/a", "NaN", "null", "None", "-", "?", "#DIV/0!"])
 def test_words_for_what_is_missing(word):
     column = numbers_of(word, "5")

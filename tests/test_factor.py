@@ -211,3 +211,14 @@ def test_what_rows_have_in_common_is_shared_with_locations_by_their_priors():
     )[0]
     expected = mean[:, 2] + mean[:, :2] @ lost[:2] + lost[2]
     np.testing.assert_allclose(other.location, expected, atol=1e-9)
+
+
+def test_a_fit_that_is_stopped_has_no_more_components_than_help():
+    rng = np.random.default_rng(12)
+    truth = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 12))
+    table = truth + 0.3 * rng.standard_normal(truth.shape)
+    stopped = fit_table(table, callback=lambda stage, sweep, noise: sweep >= 8)
+    assert stopped.interrupted
+    assert stopped.rank <= 4  # of 11
+    # Known components and noise have .3 * sqrt(2 / 12) = .12.
+    assert np.sqrt(np.mean((stopped.values() - truth) ** 2)) < 0.17

@@ -55,8 +55,13 @@ def test_rows_and_columns_may_have_names():
     np.testing.assert_allclose(
         model.predict(frame[["user", "film"]]), plain.predict((rows, columns)), rtol=1e-8
     )
-    best, values = model.recommend("user 007", 3, exclude=list(frame.film[users == "user 007"]))
+    best, values = model.recommend("user 007", 3)
     assert len(best) == 3
+    everything, _ = model.recommend("user 007", 60, include_known=True)
+    assert set(everything) == set(frame.film)
+    rated = set(frame.film[users == "user 007"])
+    assert best.tolist() == [film for film in everything if film not in rated][:3]
+    assert model.recommend("user 007", 1, exclude=[best[0]])[0][0] == best[1]
     assert np.all(np.diff(values) <= 0)
     assert not set(best) & set(frame.film[users == "user 007"])
     assert np.all((values >= 1) & (values <= 5))
@@ -81,7 +86,9 @@ def test_a_table_with_names_is_asked_by_them():
     assert np.isinf(errors[3])
     np.testing.assert_allclose(values[:2], [frame.loc["r7", "c"], frame.loc["r30", "j"]])
     assert errors[2] > 0.1
-    assert model.recommend("r7", 1)[0][0] == frame.loc["r7"].idxmax()
+    assert model.recommend("r7", 1, include_known=True)[0][0] == frame.loc["r7"].idxmax()
+    hidden = known.columns[known.loc["r7"].isna()]
+    assert set(model.recommend("r7", 10)[0]) == set(hidden)
 
 
 def test_names_of_several_kinds_stay_what_they_are():

@@ -37,6 +37,27 @@ def test_a_time_limit_ends_the_search():
     assert len(found.outliers) == 0  # nothing is known about what is wrong
 
 
+def test_a_search_that_is_stopped_while_it_is_judged_has_an_answer():
+    """The start of a noisy table is a fit already, and then come fits to parts of the data."""
+    rng = np.random.default_rng(2)
+    truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 12))
+    table = truth + 0.05 * rng.standard_normal(truth.shape)
+    calls = 0
+
+    def count(*_):
+        nonlocal calls
+        calls += 1
+
+    whole = lm.recover(table, lm.maps.LowRank(table.shape, rank=4), callback=count)
+    for last in np.unique(np.linspace(1, calls - 1, 3).astype(int)):
+        left = iter(range(last, -1, -1))
+        map = lm.maps.LowRank(table.shape, rank=4)
+        found = lm.recover(table, map, callback=lambda *_, left=left: next(left, 0) == 0)
+        # The last call comes too late to change anything.
+        assert found.status in (lm.RecoveryStatus.INTERRUPTED, whole.status)
+        assert np.linalg.norm(found.point.dense() - truth) < 0.1 * np.linalg.norm(truth)
+
+
 def test_gross_errors_and_a_squared_loss_get_a_hint():
     instance = psd_sensing(1, dim=8, rank=2, measurements=200)
     data = np.array(instance.problem.data)

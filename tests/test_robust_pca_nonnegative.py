@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 from lemmax.estimators import RobustPCA
@@ -43,3 +44,42 @@ def test_signs_that_no_nonnegative_terms_have_are_refused():
     with pytest.warns(ConvergenceWarning, match="differ from the unconstrained ones"):
         model = RobustPCA(2, nonnegative=True, centre=False).fit(table)
     assert model.status_ == "NOT_CONVERGED"
+
+
+def test_scores_are_the_nonnegative_least_squares_of_right_cells():
+    rng = np.random.default_rng(7)
+    truth = rng.random((60, 3)) @ rng.random((3, 12))
+    table = truth + 0.02 * rng.standard_normal(truth.shape)
+    wrong = rng.random(truth.shape) < 0.05
+    table[wrong] += 5
+    table[rng.random(truth.shape) < 0.1] = np.nan
+    model = RobustPCA(3, nonnegative=True, centre=False).fit(table)
+    assert model.status_ == "NOISE_LEVEL"
+    right = ~np.isnan(table) & (model.outliers_.toarray() == 0)
+    assert not np.any(right & wrong)
+    least = [
+        optimize.nnls(model.components_.T[cells], row[cells])[1] ** 2
+        for row, cells in zip(table, right, strict=True)
+    ]
+    found = np.sum((model.reconstruction_ - table)[right] ** 2)
+    np.testing.assert_allclose(found, np.sum(least), rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_table_in_units_of_its_own_is_fitted_and_refused():
+    """The unconstrained fit fails if columns differ by orders of magnitude; terms stay finite."""
+    rng = np.random.default_rng(3)
+    table = rng.gamma(2.0, size=(80, 6)) * 10.0 ** np.arange(-2, 4)
+    model = RobustPCA(2, nonnegative=True, centre=False).fit(table)
+    assert model.status_ not in ("EXACT", "NOISE_LEVEL")
+    assert np.all(np.isfinite(model.reconstruction_))
+    assert np.min(model.reconstruction_) >= 0
+
+
+def test_no_time_is_left():
+    rng = np.random.default_rng(5)
+    table = rng.random((100, 3)) @ rng.random((3, 10)) + 0.05 * rng.random((100, 10))
+    with pytest.warns(ConvergenceWarning):
+        model = RobustPCA(3, nonnegative=True, centre=False, max_seconds=1e-6).fit(table)
+    assert model.status_ == "INTERRUPTED"
+    assert np.min(model.reconstruction_) >= 0

@@ -25,7 +25,7 @@ print(model.summary())
 
 # %%
 # Films for one person, without those that the person has rated:
-films, stars = model.recommend(7, 5, exclude=known[1][known[0] == 7])
+films, stars = model.recommend(7, 5)
 for film, value in zip(films, stars, strict=True):
     print(f"film {film:4}: {value:.1f} stars")
 

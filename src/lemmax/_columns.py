@@ -23,6 +23,9 @@ _GROUPS = r"[+-]?(?:\d+|[1-9]\d{{0,2}}(?:[{0} \xa0\u2009\u202f'’]\d{{3}})+)"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
 _POINT = re.compile(_GROUPS.format(",") + r"(?:\.\d*)?" + _EXPONENT)
 _COMMA = re.compile(_GROUPS.format(".") + r"(?:,\d*)?" + _EXPONENT)
+# With all dots before three digits and beside whole hundreds, dots may be either.
+_THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_WHOLE, _HUNDREDS = re.compile(r"[+-]?\d+"), re.compile(r"[+-]?[1-9]\d{2}")
 _BETWEEN = re.compile(r"[ \xa0\u2009\u202f'’]")
 _PER_CENT = re.compile(r"\s*%$")
 # Number of unreadable cells that a message lists, and characters shown of each.
@@ -43,6 +46,8 @@ class Spelling(NamedTuple):
     per_cent: bool = False
     grouped: bool = False
     """Whether thousands are separated."""
+    unclear: bool = False
+    """Whether dots that are read as decimal points may separate thousands."""
 
     def write(self, value: float) -> str:
         """A number with the fewest digits that reproduce it; empty for NaN."""
@@ -101,6 +106,19 @@ class _Texts:
         ]
         return pairs.count((True, False)), pairs.count((False, True))
 
+    def dots_are_unclear(self) -> bool:
+        """Whether dots may separate thousands: 1.088 beside 908, and nothing else tells."""
+        texts = (t.strip() for t, gone in zip(self.plain, self.missing, strict=True) if not gone)
+        kinds = set()
+        for text in texts:
+            if _THREE.fullmatch(text):
+                kinds.add("three")
+            elif _HUNDREDS.fullmatch(text):
+                kinds.add("hundreds")
+            elif not _WHOLE.fullmatch(text) or len(text.lstrip("+-")) > 3:
+                return False
+        return len(kinds) == 2
+
     def read(self, comma: bool) -> None:
         """Read all numbers in one style."""
         style, between, mark = (_COMMA, ".", ",") if comma else (_POINT, ",", ".")
@@ -137,19 +155,20 @@ def as_numbers(columns: Sequence[np.ndarray], semicolons: bool = False) -> list[
     """
     texts = [_Texts(column) for column in columns]
     if not any(each.has_separators() for each in texts):
-        return [each.column(Spelling()) for each in texts]
+        return [each.column(Spelling(unclear=each.dots_are_unclear())) for each in texts]
     proofs = [each.proofs() for each in texts]
     votes = [np.sign(commas - points) for points, commas in proofs]
     usual = semicolons if sum(votes) == 0 else sum(votes) > 0
     found = []
     for each, vote in zip(texts, votes, strict=True):
         comma, before = bool(vote > 0 or (vote == 0 and usual)), each.numbers
+        unclear = not comma and each.dots_are_unclear()
         each.read(comma)
         # In either style, numbers with groups had another value before: none, or a smaller one.
         changed = ~np.isnan(each.numbers) & (each.numbers != before)
         marked = np.array(["." in text or not comma for text in each.plain], bool)
         grouped = bool(np.any(changed & marked))
-        found.append(each.column(Spelling(comma, False, grouped)))
+        found.append(each.column(Spelling(comma, False, grouped, unclear)))
     return found
 
 
@@ -189,6 +208,13 @@ def texts_of(cells: Sequence[Any]) -> np.ndarray:
     texts = np.empty(len(cells), object)
     texts[:] = [text_of(cell) for cell in cells]
     return texts
+
+
+UNCLEAR_DOTS = (
+    "Dots are read as decimal points in {}, and may separate thousands (1.088 beside 908): if they "
+    "do, write 1088, or 1.088,0 in one cell."
+)
+"""With the names of columns; what a user is told if nothing tells."""
 
 
 def listed_cells(

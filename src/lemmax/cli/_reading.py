@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._columns import Spelling, as_numbers, entry_columns, listed_cells
+from .._columns import UNCLEAR_DOTS, Spelling, as_numbers, entry_columns, listed_cells
 from .._memory import require_memory
 from ._arrays import read_array, read_stored_entries, refuse_member
 from ._cells import Cells, UnclearHeader, place_in_file, read_cells
@@ -364,6 +364,9 @@ def _notes(
     read = [f"{kind} in {_columns(names[k] for k in some)}" for kind, some in kinds if some]
     if read:
         notes.append(f"Read as numbers: {'; '.join(read)}.")
+    unclear = [names[k] for k, each in spellings.items() if each.unclear]
+    if unclear:
+        notes.append(UNCLEAR_DOTS.format(_columns(unclear)))
     return notes
 
 

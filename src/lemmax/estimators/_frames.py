@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import warn_user
-from .._columns import Column, Spelling, as_numbers, listed_cells, text_of, texts_of
+from .._columns import UNCLEAR_DOTS, Column, Spelling, as_numbers, listed_cells, text_of, texts_of
 
 # Types of numbers in a column of objects.
 _NUMBERS = (int, float, np.number, np.bool_, decimal.Decimal)
@@ -176,6 +176,9 @@ def _tell(
     read = [name for name in numeric if not is_numeric(frame[name], library)]
     if read:
         told.append(f"Columns of text read as numbers: {', '.join(map(str, read))}.")
+    unclear = [str(name) for name in read if numeric[name].spelling.unclear]
+    if unclear:
+        told.append(UNCLEAR_DOTS.format(", ".join(unclear)))
     bad = unreadable_cells(frame, library, {name: numeric[name] for name in read})
     if bad:
         told.append(f"Cells that are not numbers, treated as missing: {bad}.")

@@ -103,9 +103,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     >>> films = np.tile([f"film {k:02}" for k in range(12)], 20)
     >>> stars = 3 + np.repeat(rng.standard_normal(20), 12) + np.tile(np.linspace(-1, 1, 12), 20)
     >>> model = MatrixCompletion().fit((users, films, stars))
-    >>> best, values = model.recommend("user 3", 2, exclude=["film 11"])
+    >>> best, values = model.recommend("user 3", 2, include_known=True)  # who has rated all
     >>> best.tolist()
-    ['film 10', 'film 09']
+    ['film 11', 'film 10']
     """
 
     _cure_of_text = CURE
@@ -119,6 +119,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
     offset_: float
     range_: tuple[float, float]
     entry_columns_: Any
+    # Columns of the known entries, row by row, and where the rows begin.
+    known_columns_: np.ndarray
+    known_starts_: np.ndarray
 
     def __init__(
         self,
@@ -215,6 +218,9 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         # With one unit for all columns there is a level that they share.
         self.offset_ = float(found.columns.centre[0]) if found.model.effects else 0.0
         self.row_effects_, self.column_effects_ = found.row_effects, found.location - self.offset_
+        order = np.argsort(entries.rows, kind="stable")
+        self.known_columns_ = np.asarray(entries.columns, np.int32)[order]
+        self.known_starts_ = np.searchsorted(entries.rows[order], np.arange(entries.shape[0] + 1))
         right = entries.values[~wrong] if not np.all(wrong) else entries.values
         self.range_ = (float(right.min()), float(right.max()))
         holes = entries.shape[0] * entries.shape[1] - len(entries.values)
@@ -232,6 +238,11 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             }
             module = __import__(library)
             self.outliers_ = module.DataFrame(listed)
+
+    def _check_loaded(self) -> None:
+        super()._check_loaded()
+        if len(self.known_starts_) != len(self.row_ids_) + 1:
+            raise ValueError("The numbers of rows differ.")
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict entries of the matrix.
@@ -298,17 +309,22 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             return lower, upper
         return np.clip(lower, *self.range_), np.clip(upper, *self.range_)
 
-    def recommend(self, row: Any, n: int = 10, exclude: Any = ()) -> tuple[np.ndarray, np.ndarray]:
-        """The columns with the largest predictions in a row.
+    def recommend(
+        self, row: Any, n: int = 10, exclude: Any = (), include_known: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The columns with the largest predictions in a row, without those known in it.
 
         Parameters
         ----------
         row : object
             Name of the row (the user).
         n : int
-            Number of columns to return.
+            Number of columns to return; there may be fewer.
         exclude : sequence
-            Names of columns to leave out, such as those that the user has rated.
+            Names of columns to leave out.
+        include_known : bool
+            Whether to return columns, too, whose values in this row were part of the fit (items
+            that the user has rated).
 
         Returns
         -------
@@ -316,18 +332,22 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             Names of columns in descending order of their predictions, and the predictions.
         """
         check_positive(n=n)
-        left_out = set(exclude)
-        ids = np.array([name not in left_out for name in self.column_ids_.tolist()])
-        candidates = self.column_ids_[ids]
         # A name may be a tuple, of which an array would make a row of names.
         name = np.empty(1, object)
         name[0] = row
         place = numbers_of(name, self.row_ids_.astype(object))
         self._tell_unseen(name, name, (place < 0, np.zeros(1, bool)))
-        rows, columns = np.repeat(place, len(candidates)), np.flatnonzero(ids)
+        left_out = set(exclude)
+        allowed = np.array([name not in left_out for name in self.column_ids_.tolist()])
+        if not include_known and place[0] >= 0:
+            begin, end = self.known_starts_[place[0] : place[0] + 2]
+            allowed[self.known_columns_[begin:end]] = False
+        columns = np.flatnonzero(allowed)
+        rows = np.repeat(place, len(columns))
         # Sorted as they are, since many may be clipped to one value.
         order = np.argsort(-self._model().predict(rows, columns)[0], kind="stable")[:n]
-        return candidates[order], self._predicted(rows[order], columns[order])[0]
+        chosen = columns[order]
+        return self.column_ids_[chosen], self._predicted(rows[order], chosen)[0]
 
     def complete(self) -> np.ndarray:
         """All entries of the fitted matrix."""

@@ -107,9 +107,9 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
     aside = Aside.none(sample)
     listed = isinstance(sample, ListedCells)
     many = listed and sample.count > constants.MANY
+    models, errors = [], []
     try:
         rank = _largest_rank(cells.shape, options) if np.any(sample.values) else 0
-        models, errors = [], []
         for chosen in folds:
             part = without(sample, chosen)
             first = start(part, rank, options.effects, setting, options.seed)
@@ -159,7 +159,13 @@ def fit(cells: AbstractCells, options: Options, watch: Watch) -> Fitted:
         run.interrupted = True
         if run.last is None:
             raise
-        model = on_cells(sample, run.last, setting)
+        model = run.last
+        if options.components is None and not models:
+            # Surplus components cost more in the rows outside the sample than the rest of the fit.
+            part = without(sample, folds[0])
+            rank = best_rank(errors_by_rank(sample, part, model, folds[0]))
+            model = with_components(model, rank)
+        model = on_cells(sample, model, setting)
     assert model is not None
     return _judged(standard, sample, columns, model, setting, aside, found, run, noise)
 

@@ -83,6 +83,8 @@ class Search:
             for fitted in self._refined(candidate):
                 if best is None or fitted.criterion < best.criterion:
                     best, answer = fitted, None
+                    # What there is if the search is stopped while this is judged.
+                    self.facts.latest = best.x, best.rank, best.residual
             assert best is not None
             if candidate.conclusive or self.facts.vanishes(best.residual):
                 answer = answer or self._certified(best)
