@@ -30,6 +30,13 @@ def test_lists_are_cross_validated(ratings):
     assert np.all(scores > -0.13)
 
 
+def test_one_name_is_no_sequence_of_names(ratings):
+    model = MatrixCompletion().fit(*ratings)
+    with pytest.raises(ValueError, match="sequence of names; got 'i3'"):
+        model.recommend("u1", 3, exclude="i3")
+    assert "i3" not in model.recommend("u1", 25, exclude=["i3"], include_known=True)[0]
+
+
 def test_lists_are_scored_in_every_form(ratings):
     pairs, stars = ratings
     frame = pd.DataFrame({"who": pairs[:, 0], "what": pairs[:, 1], "stars": stars})

@@ -304,10 +304,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         values, errors = self.predict(X, return_std=True)
         model = self._model()
         half = np.mean(width_of(level, model)) * errors + np.mean(model.rounding)
-        lower, upper = values - half, values + half
-        if not self.clip:
-            return lower, upper
-        return np.clip(lower, *self.range_), np.clip(upper, *self.range_)
+        limits = self.range_ if self.clip else (-np.inf, np.inf)
+        return np.clip(values - half, *limits), np.clip(values + half, *limits)
 
     def recommend(
         self, row: Any, n: int = 10, exclude: Any = (), include_known: bool = False
@@ -332,6 +330,8 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
             Names of columns in descending order of their predictions, and the predictions.
         """
         check_positive(n=n)
+        if isinstance(exclude, str):
+            raise ValueError(f"exclude must be a sequence of names; got {exclude!r}.")
         # A name may be a tuple, of which an array would make a row of names.
         name = np.empty(1, object)
         name[0] = row
@@ -378,10 +378,6 @@ class MatrixCompletion(OneToOneFeatureMixin, TransformerMixin, FactorEstimator):
         Parameters
         ----------
         X, y : as for `fit`
-
-        Returns
-        -------
-        float
         """
         model = self._model()
         X = X if library_of(X) is None else checked_frame(X)
