@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
-from lemmax.estimators import RobustPCA
+from lemmax.estimators import CPDecomposition, RobustPCA
 
 
 def test_nonnegative_components():
@@ -83,3 +83,29 @@ def test_no_time_is_left():
         model = RobustPCA(3, nonnegative=True, centre=False, max_seconds=1e-6).fit(table)
     assert model.status_ == "INTERRUPTED"
     assert np.min(model.reconstruction_) >= 0
+
+
+def test_a_table_of_which_little_is_known():
+    """Below a fifth, entries are a list."""
+    rng = np.random.default_rng(11)
+    truth = rng.random((150, 2)) @ rng.random((2, 60))
+    table = truth + 0.02 * rng.standard_normal(truth.shape)
+    table[rng.random(truth.shape) > 0.18] = np.nan
+    model = RobustPCA(2, nonnegative=True, centre=False).fit(table)
+    assert model.status_ == "NOISE_LEVEL"
+    assert np.min(model.reconstruction_) >= 0
+    assert np.sqrt(np.mean((model.reconstruction_ - truth) ** 2)) < 0.02
+
+
+def test_nonnegative_terms_of_a_noisy_tensor():
+    rng = np.random.default_rng(6)
+    factors = [rng.random((size, 2)) * (rng.random((size, 2)) > 0.3) for size in (14, 11, 9)]
+    truth = np.einsum("ar,br,cr->abc", *factors)
+    tensor = truth + 0.02 * rng.standard_normal(truth.shape)
+    model = CPDecomposition(2, nonnegative=True).fit(tensor)
+    assert model.status_ == "NOISE_LEVEL"
+    assert min(np.min(factor) for factor in model.factors_) >= 0
+    own = model.factors_[0] * model.weights_
+    found = np.einsum("ar,br,cr->abc", own, *model.factors_[1:])
+    # Known zeros and signs would leave .02 * sqrt(2 * 32 / 1386) = .0043.
+    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.006
