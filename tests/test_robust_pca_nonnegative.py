@@ -1,5 +1,7 @@
 """Nonnegative components of tables."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -83,6 +85,20 @@ def test_no_time_is_left():
         model = RobustPCA(3, nonnegative=True, centre=False, max_seconds=1e-6).fit(table)
     assert model.status_ == "INTERRUPTED"
     assert np.min(model.reconstruction_) >= 0
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 0.2])
+def test_no_time_is_left_for_a_tensor(seconds):
+    rng = np.random.default_rng(8)
+    factors = [rng.random((size, 3)) for size in (20, 15, 12)]
+    tensor = np.einsum("ar,br,cr->abc", *factors) + 0.1 * rng.standard_normal((20, 15, 12))
+    tensor[rng.random(tensor.shape) < 0.05] += 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # unless the machine is fast
+        model = CPDecomposition(6, nonnegative=True, max_seconds=seconds).fit(tensor)
+    assert model.status_ == "INTERRUPTED" or seconds > 0.1
+    assert min(np.min(factor) for factor in model.factors_) >= 0
+    assert np.all(np.isfinite(model.cleaned_))
 
 
 def test_a_table_of_which_little_is_known():

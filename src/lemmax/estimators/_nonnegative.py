@@ -57,17 +57,17 @@ def nonnegative_parts(
     """Factorise a table with missing entries and outliers; sets the estimator's verdict."""
     observed = Observed(table, weights)
     bound = min(options.components or options.most, *table.shape)
-    seconds = estimator.max_seconds
-    ends = np.inf if seconds is None else time.perf_counter() + seconds
     found = estimator._recover(
         observed.data,
         LowRank(table.shape, bound),
         observed.operator,
         observed.weights,
-        max_seconds=seconds,
+        max_seconds=estimator.max_seconds,
     )
     start = factors_of(found), observed.outliers(found)
-    (left, right), places = fit_nonnegative(estimator, observed, *start, bound, ends)
+    (left, right), places = fit_nonnegative(
+        estimator, observed, *start, bound, estimator.max_seconds
+    )
     sizes = np.linalg.norm(right, axis=0)
     strength = sizes * np.linalg.norm(left, axis=0)
     kept = np.argsort(-strength)[: int(np.sum(strength > _ROUNDING * strength.max()))]
@@ -87,16 +87,17 @@ def fit_nonnegative(
     factors: Factors,
     places: Any,
     rank: int,
-    ends: float = np.inf,
+    max_seconds: float | None,
 ) -> tuple[Factors, Any]:
     """Nonnegative factors near those of an unconstrained fit, and the outliers.
 
-    The estimator's verdict is that of the nonnegative factors. At the time `ends` there is what
-    there is.
+    The estimator's verdict is that of the nonnegative factors. If the unconstrained fit was
+    stopped, or has taken all the time there is, they are near those that it had.
     """
     free = estimator.recovery_
-    if free.status is RecoveryStatus.INTERRUPTED and time.perf_counter() < ends:
-        raise KeyboardInterrupt
+    stopped = free.status is RecoveryStatus.INTERRUPTED
+    limit = np.inf if max_seconds is None else max_seconds
+    left = 0.0 if stopped else max(limit - free.seconds, 0.0)
     if len(factors) > 2 and free.status is RecoveryStatus.EXACT:
         # Terms of a tensor are unique, so these are the nonnegative ones if there are any.
         own = _as_they_are(factors)
@@ -107,8 +108,9 @@ def fit_nonnegative(
         start = _factorised(factors, rank, estimator._seed())
     else:
         start = tuple(np.maximum(factor * _signs(factor), 0) for factor in factors)
-        if not free.status.succeeded:
-            return _of_squares(estimator, observed, start, rank)
+        if not (free.status.succeeded or stopped):
+            return _of_squares(estimator, observed, start, rank, left)
+    ends = time.perf_counter() + left
     found, steps, stopped = _bounded_least_squares(observed, free, start, estimator.loss, ends)
     verdict = dataclasses.replace(free, steps=free.steps + steps)
     if stopped:
@@ -123,7 +125,7 @@ def fit_nonnegative(
 
 
 def _of_squares(
-    estimator: RecoveringEstimator, observed: Observed, start: Factors, rank: int
+    estimator: RecoveringEstimator, observed: Observed, start: Factors, rank: int, seconds: float
 ) -> tuple[Factors, Any]:
     """Terms of a tensor whose unconstrained fit failed: those may exist only if nonnegative."""
     found = estimator._recover(
@@ -133,6 +135,7 @@ def _of_squares(
         observed.weights,
         x0=tuple(np.sqrt(_away_from_zero(factor)) for factor in start),
         restarts=0,
+        max_seconds=seconds if np.isfinite(seconds) else None,
     )
     squares = tuple(np.asarray(leaf, np.float64) ** 2 for leaf in found.x)
     return squares, observed.outliers(found)

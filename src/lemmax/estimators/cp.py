@@ -276,7 +276,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
             rank = factors[0].shape[1]
-            factors, places = fit_nonnegative(self, observed, factors, places, rank)
+            fitted = self, observed, factors, places, rank, self.max_seconds
+            factors, places = fit_nonnegative(*fitted)
         return Fit(factors, places, self.recovery_)
 
     def _fit_noisy(
