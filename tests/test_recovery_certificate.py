@@ -58,13 +58,74 @@ def test_what_is_a_little_above_the_noise_may_be_noise():
     near = np.delete(residual, np.arange(20, 40))
     expected = np.sqrt(np.sum(near**2) / (480 - 51)) / 1e3
     assert expected > 1.5e-3
-    np.testing.assert_allclose(certified(case).error, expected)
+    np.testing.assert_allclose(certified(case).error, expected, rtol=0.01)
+
+
+@pytest.mark.parametrize("spare", [5, 9, 40])
+def test_the_expected_error_is_honest_where_the_noise_is_badly_known(spare):
+    """The mean square of errors of least squares, under all noise that may have made the residuals.
+
+    Noise of unknown size in all magnitudes alike; what is seen is the size of the residuals.
+    """
+    rng = np.random.default_rng(spare)
+    true = 10 ** rng.uniform(-2, 2, 2_000_000)
+    found = true * np.sqrt(rng.chisquare(spare, true.size) / spare)
+    near = np.abs(np.log(found)) < 0.05  # those that look like noise of size 1
+    residual = np.ones(51 + spare) * np.sqrt(spare / (51 + spare))
+    case = noisy_case(residual, residual + 100)._replace(
+        known=residual > 0, used=residual > 0, labels=None
+    )
+    case = case._replace(predict=lambda: Predictions(residual, case.known, residual + 1))
+    expected = np.sqrt(np.mean(true[near] ** 2)) / 1e3
+    np.testing.assert_allclose(certified(case).error, expected, rtol=0.05)
+
+
+def unpredicted(matrix, data, x, level):
+    """Of a fit with two parameters; without a part of the data nothing is predicted."""
+    residual = matrix @ x - data
+    used = np.abs(residual) <= level
+    known, lost = np.ones(len(data), bool), np.full(len(data), 100.0)
+    return noisy_case(residual, data)._replace(
+        known=known,
+        labels=None,
+        used=used,
+        noise=level / 3,
+        level=level,
+        tangent=Tangent(freedom=2, error=1.0),
+        predict=lambda: Predictions(lost, known, np.ones(len(data))),
+    )
+
+
+def test_no_fit_to_unrelated_data_is_beyond_chance():
+    """The best of all lines through two of 30 points, at the distance that flatters it most."""
+    rng, holding = np.random.default_rng(6), 0
+    pairs = np.array([(i, j) for i in range(30) for j in range(i)])
+    for _ in range(100):
+        matrix, data = rng.standard_normal((30, 2)), rng.standard_normal(30)
+        lines = np.linalg.solve(matrix[pairs], data[pairs][..., None])[..., 0]
+        sizes = np.sort(np.abs(lines @ matrix.T - data), axis=1)
+        for share in (18, 21, 24, 27):
+            best = int(np.argmin(sizes[:, share]))
+            fit = unpredicted(matrix, data, lines[best], sizes[best, share])
+            holding += certified(fit).holds
+    assert holding <= 4
+
+
+def test_what_is_beyond_chance_needs_no_prediction():
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        matrix, x = rng.standard_normal((30, 2)), rng.standard_normal(2) + 2
+        data = matrix @ x + 0.02 * rng.standard_normal(30)
+        data[:6] = 3 * rng.standard_normal(6)
+        assert certified(unpredicted(matrix, data, x, 0.06)).holds
+        few = unpredicted(matrix[:14], data[:14], x, 0.06)
+        assert not certified(few._replace(tangent=Tangent(freedom=9, error=1.0))).holds
 
 
 @pytest.mark.parametrize(("predicted", "holds"), [(110, False), (155, True)])
 def test_what_is_no_larger_than_the_noise_is_no_prediction(predicted, holds):
-    """Zero predicts the 200 small data, too; 160 of the 300 others are explained."""
-    data = np.where(np.arange(500) < 300, 100.0, 1.0)
+    """Zero predicts the 200 small data, too; 160 of the 300 others are explained, as by chance."""
+    data = np.where(np.arange(500) < 300, 4.0, 1.0)
     residual = np.where((np.arange(500) >= 160) & (data > 1), 50.0, 1.0)
     hidden = np.where((np.arange(500) >= predicted) & (data > 1), 50.0, 1.0)
     case = noisy_case(residual, data)._replace(used=residual == 1)

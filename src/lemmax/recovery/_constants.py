@@ -40,8 +40,8 @@ ALL_RANKS = 12
 GAP = 3.0
 
 # --- Noise (`_select`).
-# The largest residual of the bulk, in standard deviations; also the largest standard deviation of a
-# prediction, in units of the noise, that can reveal an outlier.
+# The largest residual of the bulk, in standard deviations; also the largest residual of a prediction
+# from the other observations, in its own.
 BULK = 3.0
 
 # --- The certificate.
@@ -53,10 +53,6 @@ MANY_ZEROS = 0.1
 LONELY = 0.9
 # Fits through as few entries of a row as there are terms: all, or this many random ones.
 DRAWS = 500
-# One of so many parts of the data is held out at a time, until there are so many predictions.
-FOLDS, ENOUGH_HIDDEN = 5, 200
-# Variance of a prediction of a measurement, per degree of freedom and observation.
-VARIANCE = 1.5
 # Random signs of the residuals with which remaining terms are compared: a test at the level 1/20.
 FLIPS = 19
 

@@ -1,7 +1,6 @@
 """From a fit to the case that the tests of the certificate judge."""
 
 import math
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -9,16 +8,16 @@ import numpy as np
 from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
 from . import _constants as constants
-from ._certificate import Case, Certificate, Predictions, certified
+from ._certificate import Case, Certificate, certified
 from ._facts import Facts
 from ._left_over import left_over
 from ._rivals import contested
 from ._select import Fitted
-from ._tangent import Tangent, spread_of_entries, tangent_of_entries, tangent_of_measurements
+from ._tangent import Tangent, tangent_of_entries, tangent_of_measurements
 
 
-def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
-    """The verdict on a fit; ``predict`` fits again without some of the data."""
+def certify(facts: Facts, fitted: Fitted) -> Certificate:
+    """The verdict on a fit."""
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
@@ -37,7 +36,6 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
         level=level,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
-        predict=predict,
     )
     if fitted.map.ranked is not None:
         # If the noise was underestimated, so large residuals may be noise.
@@ -66,23 +64,15 @@ def _with_lines(case: Case, facts: Facts, map: AbstractRankedMap, x: Parameters)
 def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tangent:
     map, x = fitted.map, fitted.x
     terms = map.terms(x) if facts.entrywise else None
+    sizes = None if facts.vanishes(fitted.residual) else np.abs(fitted.residual) / fitted.scale
     if terms is not None:
-        return tangent_of_entries(facts.problem, *terms, used, fitted.freedom)
+        return tangent_of_entries(facts.problem, *terms, used, fitted.freedom, sizes)
     if facts.has_small_jacobian(x):
         freedom = None if map.ranked is None else fitted.freedom
-        return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom)
+        return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom, sizes)
     # Else as if all tangents had the gain of the point itself.
     gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
     return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
-
-
-def spread_of_predictions(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
-    """Expected standard deviations of errors of prediction, in units of the noise."""
-    shown = fitted.used & ~hidden
-    if facts.entrywise and fitted.map.ranked is not None:
-        return spread_of_entries(facts.problem, fitted.map.ranked, fitted.x, shown, hidden)
-    left = max(float(shown.sum()) - fitted.freedom, 1.0)
-    return np.full(hidden.shape, np.sqrt(1 + constants.VARIANCE * fitted.freedom / left))
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:
