@@ -40,8 +40,8 @@ ALL_RANKS = 12
 GAP = 3.0
 
 # --- Noise (`_select`).
-# The largest residual of the bulk, in standard deviations; also the largest of a prediction from the
-# other observations, in its own standard deviations.
+# The largest residual of the bulk, in standard deviations; also the largest error of a prediction
+# from the other observations, in its own standard deviations.
 BULK = 3.0
 
 # --- The certificate.
