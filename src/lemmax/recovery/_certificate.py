@@ -117,29 +117,24 @@ def _telling(case: Case) -> np.ndarray:
 
 def more_than_chance(case: Case) -> Finding:
     """Any fit goes through as many observations as it has degrees of freedom."""
-    merits, telling = case.used & _telling(case), _telling(case)
-    if case.labels is not None:  # equal observations are one
-        merits, telling = (_first_of_each(which, case.labels) for which in (merits, telling))
-    different, freedom = int(merits.sum()), case.tangent.freedom
-    wanted = convincing_observations(freedom)
+    telling, freedom = _telling(case), case.tangent.freedom
+    merits, wanted = case.used & telling, convincing_observations(freedom)
+    different, count = (
+        int(which.sum()) if case.labels is None else len(np.unique(case.labels[which]))
+        for which in (merits, telling)
+    )
     if different < wanted:
         return _objected(
             f"it explains {different} different observations beyond their errors with {freedom} "
             f"degrees of freedom; at least {wanted} are needed to be more than chance"
         )
     rest = float(np.mean((case.residual[merits] / case.data[merits]) ** 2))
-    if log_chance(rest, different, int(telling.sum()), freedom) <= 0:
+    if log_chance(rest, different, count, freedom) <= 0:
         return PASSED
     return _objected(
         f"it explains {different} different observations beyond their errors with {freedom} "
         "degrees of freedom, but a fit to unrelated data may do as well"
     )
-
-
-def _first_of_each(which: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    first = np.zeros(which.size, bool)
-    first[np.flatnonzero(which)[np.unique(labels[which], return_index=True)[1]]] = True
-    return first.reshape(which.shape)
 
 
 def log_chance(rest: float, hits: int, count: int, freedom: int) -> float:
