@@ -64,6 +64,8 @@ class Case(NamedTuple):
     """Norm of the point."""
     tangent: Tangent
     """How well the inliers determine the point."""
+    unsettled: float = 0.0
+    """Distance to points of other ranks that fit as well."""
     short: Lines = ()
     """Rows and columns with fewer inliers than terms."""
     rivals: Callable[[], tuple[float, Lines]] | None = None
@@ -186,7 +188,8 @@ def small_error(case: Case) -> Finding:
         counted = sizes[sizes <= constants.BULK * case.level]
         left = max(len(counted) - case.tangent.freedom - 2, 1)
         noise = max(noise, float(np.sqrt(np.sum(counted**2) / left)))
-    error, limit = noise * case.tangent.error / case.norm, constants.NOISY_ERROR
+    error = math.hypot(noise * case.tangent.error, 0 if case.exact else case.unsettled) / case.norm
+    limit = constants.NOISY_ERROR
     if case.exact:  # rounding errors of the data may be all of a small point
         limit = max(constants.EXACT_ERROR, 1e3 * case.level / case.norm)
     if error <= limit:

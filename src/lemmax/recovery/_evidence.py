@@ -1,6 +1,7 @@
 """From a fit to the case that the tests of the certificate judge."""
 
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -16,8 +17,8 @@ from ._select import Fitted
 from ._tangent import Tangent, tangent_of_entries, tangent_of_measurements
 
 
-def certify(facts: Facts, fitted: Fitted) -> Certificate:
-    """The verdict on a fit."""
+def certify(facts: Facts, fitted: Fitted, close: Sequence[Fitted] = ()) -> Certificate:
+    """The verdict on a fit; ``close`` are those of other ranks that may as well be right."""
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
@@ -36,6 +37,7 @@ def certify(facts: Facts, fitted: Fitted) -> Certificate:
         level=level,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
+        unsettled=max((_distance(fitted, other) for other in close), default=0.0),
     )
     if fitted.map.ranked is not None:
         # If the noise was underestimated, so large residuals may be noise.
@@ -73,6 +75,11 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
     # Else as if all tangents had the gain of the point itself.
     gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
     return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
+
+
+def _distance(fitted: Fitted, other: Fitted) -> float:
+    one, two = (fit.map(jax.tree.map(jax.numpy.asarray, fit.x)) for fit in (fitted, other))
+    return float(one.distance(two))
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:

@@ -12,6 +12,7 @@ from .._dtype import cast_floats
 from .._typing import Parameters
 from ..problem import Composite
 from ..status import Stopped
+from . import _constants as constants
 from ._certificate import Certificate
 from ._evidence import certify
 from ._facts import Facts, Watch, convincing_observations, typical_size
@@ -61,6 +62,7 @@ class Search:
         problem = eqx.tree_at(lambda p: p.data, problem, problem.data / data)
         self.facts, self.seed, self.restarts = Facts(problem, watch), seed, restarts
         self.x0 = jax.tree.map(lambda leaf: leaf / parameters, x0)
+        self._fits: dict[int | None, Fitted] = {}
 
     def run(self) -> Answer:
         """The first certified answer; without one, the best fit and the objections to it."""
@@ -78,6 +80,9 @@ class Search:
         answer: Answer | None = None  # the verdict on the best fit, if it was asked for
         for candidate in propose(self.facts, self.x0, self.seed, self.restarts):
             for fitted in self._refined(candidate):
+                of_rank = self._fits.setdefault(fitted.rank, fitted)
+                if fitted.criterion < of_rank.criterion:
+                    self._fits[fitted.rank] = fitted
                 if best is None or fitted.criterion < best.criterion:
                     best, answer = fitted, None
             assert best is not None
@@ -119,6 +124,9 @@ class Search:
                 return
 
     def _certified(self, best: Fitted) -> Answer:
-        verdict = certify(self.facts, best)
+        limit = best.criterion + constants.CLOSE
+        verdict = certify(
+            self.facts, best, [other for other in self._fits.values() if other.criterion < limit]
+        )
         x = cast_floats(best.x, self.facts.problem.data.dtype)
         return Answer(best._replace(x=x), verdict)
