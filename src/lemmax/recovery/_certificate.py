@@ -65,7 +65,7 @@ class Case(NamedTuple):
     tangent: Tangent
     """How well the inliers determine the point."""
     unsettled: float = 0.0
-    """Distance to points of other ranks that fit as well."""
+    """Distance to points of lower ranks, where chance may be all that the other terms explain."""
     short: Lines = ()
     """Rows and columns with fewer inliers than terms."""
     rivals: Callable[[], tuple[float, Lines]] | None = None

@@ -39,10 +39,6 @@ ALL_RANKS = 12
 # tried first, which saves a fifth of the time.
 GAP = 3.0
 
-# Fits of different ranks whose criteria differ by less may both be right: above, the evidence is
-# called very strong (Kass and Raftery, 1995).
-CLOSE = 10.0
-
 # --- Noise (`_select`).
 # The largest residual of the bulk, in standard deviations; also the largest error of a prediction
 # from the other observations, in its own standard deviations.

@@ -9,7 +9,7 @@ import numpy as np
 from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
 from . import _constants as constants
-from ._certificate import Case, Certificate, certified
+from ._certificate import Case, Certificate, certified, log_chance
 from ._facts import Facts
 from ._left_over import left_over
 from ._rivals import contested
@@ -17,8 +17,8 @@ from ._select import Fitted
 from ._tangent import Tangent, tangent_of_entries, tangent_of_measurements
 
 
-def certify(facts: Facts, fitted: Fitted, close: Sequence[Fitted] = ()) -> Certificate:
-    """The verdict on a fit; ``close`` are those of other ranks that may as well be right."""
+def certify(facts: Facts, fitted: Fitted, others: Sequence[Fitted] = ()) -> Certificate:
+    """The verdict on a fit, beside others, of other ranks."""
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
@@ -26,6 +26,7 @@ def certify(facts: Facts, fitted: Fitted, close: Sequence[Fitted] = ()) -> Certi
     exact, residual, used = facts.vanishes(fitted.residual), fitted.residual, fitted.used
     noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
     level = facts.zero if exact else constants.BULK * fitted.scale
+    unsettled = (_unsettled(facts.count, fitted, other) for other in others)
     case = Case(
         exact=exact,
         residual=residual,
@@ -37,7 +38,7 @@ def certify(facts: Facts, fitted: Fitted, close: Sequence[Fitted] = ()) -> Certi
         level=level,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
-        unsettled=max((_distance(fitted, other) for other in close), default=0.0),
+        unsettled=0.0 if exact else max(unsettled, default=0.0),
     )
     if fitted.map.ranked is not None:
         # If the noise was underestimated, so large residuals may be noise.
@@ -77,7 +78,23 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
     return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
 
 
-def _distance(fitted: Fitted, other: Fitted) -> float:
+def _unsettled(count: int, fitted: Fitted, other: Fitted) -> float:
+    """The distance to a fit of lower rank, if chance may be all that the other terms explain.
+
+    A term that is fitted to noise takes the leading one of all: the square of the norm of an n x n
+    matrix of noise is 4 n, of a term of 2 n degrees of freedom. So each has twice the ways.
+    """
+    used, freedom = fitted.used, fitted.freedom - other.freedom
+    hits = int(used.sum()) - other.freedom
+    if freedom <= 0:
+        return 0.0
+    if hits > freedom:
+        # Outliers of the other fit may be right.
+        errors = np.minimum(np.abs(other.residual[used]), constants.BULK * other.scale)
+        rest = float(np.sum(fitted.residual[used] ** 2) / np.sum(errors**2))
+        chance = log_chance(rest, hits, count - other.freedom, freedom)
+        if chance + freedom * math.log(2) <= 0:
+            return 0.0
     one, two = (fit.map(jax.tree.map(jax.numpy.asarray, fit.x)) for fit in (fitted, other))
     return float(one.distance(two))
 

@@ -12,7 +12,6 @@ from .._dtype import cast_floats
 from .._typing import Parameters
 from ..problem import Composite
 from ..status import Stopped
-from . import _constants as constants
 from ._certificate import Certificate
 from ._evidence import certify
 from ._facts import Facts, Watch, convincing_observations, typical_size
@@ -124,9 +123,6 @@ class Search:
                 return
 
     def _certified(self, best: Fitted) -> Answer:
-        limit = best.criterion + constants.CLOSE
-        verdict = certify(
-            self.facts, best, [other for other in self._fits.values() if other.criterion < limit]
-        )
+        verdict = certify(self.facts, best, list(self._fits.values()))
         x = cast_floats(best.x, self.facts.problem.data.dtype)
         return Answer(best._replace(x=x), verdict)
