@@ -2,6 +2,7 @@
 
 import pickle
 
+import jax
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,6 +13,7 @@ from lemmax.recovery._evidence import certify
 from lemmax.recovery._facts import Facts
 from lemmax.recovery._left_over import left_over
 from lemmax.recovery._objections import Objection
+from lemmax.recovery._refine import refit
 from lemmax.recovery._rivals import contested
 from lemmax.recovery._select import judged
 from lemmax.recovery._tangent import Tangent
@@ -128,6 +130,49 @@ def test_the_law_of_what_chance_leaves(freedom, left):
     assert found < np.log(law) + 3
     twice = log_chance(left, hits, hits + 1, freedom)  # one of all is an outlier, any one
     np.testing.assert_allclose(twice - found, np.log(hits + 1))
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+def test_terms_that_may_be_noise_count_as_errors(terms):
+    """The best of many fits with two terms to few data of one term, or of two."""
+    for seed in range(5):
+        rng = np.random.default_rng((9, seed))
+        rows, starts = rng.standard_normal((34, 6, 6)), rng.standard_normal((20, 2, 6, 2))
+        truth = rng.standard_normal((6, terms)) @ rng.standard_normal((terms, 6))
+        data = np.einsum("mij,ij->m", rows, truth) + 0.03 * rng.standard_normal(34)
+        map = lm.maps.LowRank((6, 6), 2)
+        problem = lm.Composite(lm.losses.SquaredL2(), map, data, lm.operators.Dense(rows))
+        facts = Facts(problem, never)
+        one, two = (
+            min(
+                (refit(facts, None, tuple(start), rank) for start in starts),
+                key=lambda fitted: np.sum(fitted.residual**2),
+            )
+            for rank in (1, 2)
+        )
+        alone, beside = certify(facts, two).error, certify(facts, two, [one, two]).error
+        found = np.asarray(two.map(tuple(jax.numpy.asarray(f) for f in two.x)).dense())
+        error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
+        assert error < 3 * beside
+        assert beside > 1.5 * alone if terms == 1 else beside == alone
+
+
+def test_few_data_need_not_be_found_again_without_a_part_of_them():
+    """Of 30 data three are wrong; a fit to four fifths, with 12 degrees of freedom, fails."""
+    right = 0
+    for seed in range(4):
+        rng = np.random.default_rng((10, seed))
+        x, rows = rng.standard_normal((12, 1)), rng.standard_normal((30, 12, 12))
+        rows += rows.transpose(0, 2, 1)
+        data = np.einsum("mij,ij->m", rows, x @ x.T)
+        data += 0.01 * data.std() * rng.standard_normal(30)
+        data[:3] = 20 * rng.standard_normal(3)
+        found = lm.recover(data, lm.maps.PSD(12, 1), lm.operators.SymmetricDense(rows))
+        error = np.linalg.norm(found.point.dense() - x @ x.T) / np.linalg.norm(x @ x.T)
+        if found.status is lm.RecoveryStatus.NOISE_LEVEL:
+            assert error < 3 * found.expected_error
+            right += 1
+    assert right >= 2
 
 
 def test_copies_of_observations_are_one():

@@ -131,7 +131,7 @@ def more_than_chance(case: Case) -> Finding:
             f"degrees of freedom; at least {wanted} are needed to be more than chance"
         )
     rest = float(np.mean((case.residual[merits] / case.data[merits]) ** 2))
-    if log_chance(rest, different, count, freedom) <= 0:
+    if log_chance(rest, different, count, freedom) <= math.log(constants.CHANCE):
         return PASSED
     return _objected(
         f"it explains {different} different observations beyond their errors with {freedom} "

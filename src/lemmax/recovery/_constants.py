@@ -47,6 +47,9 @@ BULK = 3.0
 # --- The certificate.
 # The largest relative errors that are certified: of exact and of noisy data.
 EXACT_ERROR, NOISY_ERROR = 1e-6, 0.1
+# The largest expected number of accidents that explain as much. Only one of 1000 certified errors
+# may be far above what is expected.
+CHANCE = 1e-3
 # If more than this share of the data is zero, at most this share may be outliers.
 MANY_ZEROS = 0.1
 # With this leverage a row has a term for itself, which explains whatever is in it.

@@ -93,7 +93,7 @@ def _unsettled(count: int, fitted: Fitted, other: Fitted) -> float:
         errors = np.minimum(np.abs(other.residual[used]), constants.BULK * other.scale)
         rest = float(np.sum(fitted.residual[used] ** 2) / np.sum(errors**2))
         chance = log_chance(rest, hits, count - other.freedom, freedom)
-        if chance + freedom * math.log(2) <= 0:
+        if chance + freedom * math.log(2) <= math.log(constants.CHANCE):
             return 0.0
     one, two = (fit.map(jax.tree.map(jax.numpy.asarray, fit.x)) for fit in (fitted, other))
     return float(one.distance(two))
