@@ -121,6 +121,8 @@ def more_than_chance(case: Case) -> Finding:
     """Any fit goes through as many observations as it has degrees of freedom."""
     telling, freedom = _telling(case), case.tangent.freedom
     merits, wanted = case.used & telling, convincing_observations(freedom)
+    if not case.exact:
+        wanted = max(wanted, freedom + constants.SPARE_OF_NOISE)
     different, count = (
         int(which.sum()) if case.labels is None else len(np.unique(case.labels[which]))
         for which in (merits, telling)

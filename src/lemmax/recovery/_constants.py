@@ -33,6 +33,9 @@ LARGEST_B = 3e9
 # A fit goes through as many observations as it has degrees of freedom, by construction. This many
 # more, or this share more, are not chance.
 SPARE, SPARE_SHARE = 5, 0.05
+# With noise more: from fewer its level is so badly known that errors above 3 times the expected one
+# are more frequent than 1 in 1000 (by the law of F).
+SPARE_OF_NOISE = 8
 # Up to this rank all lower ranks are fitted; above, a geometric sequence.
 ALL_RANKS = 12
 # Terms smaller than the previous one by this factor may be superfluous; the fit without them is

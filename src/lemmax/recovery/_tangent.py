@@ -66,7 +66,9 @@ def _compared(
     squares = (seen @ (basis @ turns)) ** 2 / gains
     free = np.maximum(1 - np.sum(squares, axis=1), constants.LEAST_GAIN)
     size = np.ravel(sizes)[np.ravel(used)]
-    own = np.where(size > constants.BULK * np.sqrt(free), size / free, 1.0)
+    # Nothing else tells the noise of one that determines a direction nearly alone.
+    doubted = (size > constants.BULK * np.sqrt(free)) | (1 - free > constants.LONELY)
+    own = np.where(doubted, np.maximum(size / free, 1.0), 1.0)
     return Tangent(freedom, float(np.sqrt(np.sum(squares / gains * own[:, None] ** 2))))
 
 
