@@ -145,11 +145,14 @@ def log_chance(rest: float, hits: int, count: int, freedom: int) -> float:
     """Logarithm of the expected number of sets of data that are explained by chance (a bound).
 
     If data have nothing to do with the fit, what least squares leave of so many hits follows the
-    beta law of the F test, here for data divided by their sizes. Any set of so many may be hit.
+    beta law of the F test, here for data divided by their sizes. Any set of so many may be hit. A
+    term that is fitted to noise is the leading one: the square of the norm of an n x n matrix of
+    noise is 4 n, of a term of 2 n degrees of freedom. So each of these has twice the ways.
     """
     half, free = (hits - freedom) / 2, freedom / 2
     law = half * math.log(max(rest, math.ulp(0.0))) - math.log(half) - special.betaln(half, free)
-    return float(law - math.log(count + 1) - special.betaln(count - hits + 1, hits + 1))
+    sets = -math.log(count + 1) - special.betaln(count - hits + 1, hits + 1)
+    return float(law + sets + freedom * math.log(2))
 
 
 def more_than_half(case: Case) -> Finding:

@@ -67,11 +67,11 @@ def _with_lines(case: Case, facts: Facts, map: AbstractRankedMap, x: Parameters)
 def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tangent:
     map, x = fitted.map, fitted.x
     terms = map.terms(x) if facts.entrywise else None
-    sizes = None if facts.vanishes(fitted.residual) else np.abs(fitted.residual) / fitted.scale
     if terms is not None:
-        return tangent_of_entries(facts.problem, *terms, used, fitted.freedom, sizes)
+        return tangent_of_entries(facts.problem, *terms, used, fitted.freedom)
     if facts.has_small_jacobian(x):
         freedom = None if map.ranked is None else fitted.freedom
+        sizes = None if facts.vanishes(fitted.residual) else np.abs(fitted.residual) / fitted.scale
         return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom, sizes)
     # Else as if all tangents had the gain of the point itself.
     gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
@@ -79,11 +79,7 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
 
 
 def _unsettled(count: int, fitted: Fitted, other: Fitted) -> float:
-    """The distance to a fit of lower rank, if chance may be all that the other terms explain.
-
-    A term that is fitted to noise takes the leading one of all: the square of the norm of an n x n
-    matrix of noise is 4 n, of a term of 2 n degrees of freedom. So each has twice the ways.
-    """
+    """The distance to a fit of lower rank, if chance may be all that the other terms explain."""
     used, freedom = fitted.used, fitted.freedom - other.freedom
     hits = int(used.sum()) - other.freedom
     if freedom <= 0:
@@ -93,7 +89,7 @@ def _unsettled(count: int, fitted: Fitted, other: Fitted) -> float:
         errors = np.minimum(np.abs(other.residual[used]), constants.BULK * other.scale)
         rest = float(np.sum(fitted.residual[used] ** 2) / np.sum(errors**2))
         chance = log_chance(rest, hits, count - other.freedom, freedom)
-        if chance + freedom * math.log(2) <= math.log(constants.CHANCE):
+        if chance <= math.log(constants.CHANCE):
             return 0.0
     one, two = (fit.map(jax.tree.map(jax.numpy.asarray, fit.x)) for fit in (fitted, other))
     return float(one.distance(two))

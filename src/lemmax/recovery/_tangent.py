@@ -41,15 +41,15 @@ def tangent_of_measurements(
     what the others predict of it has its own error.
     """
     matrix, outer = (np.asarray(a, np.float64) for a in _derivatives(problem, x))
-    return _compared(matrix[np.ravel(used)], outer, freedom, sizes, used)
+    used = np.ravel(used)
+    return _compared(matrix[used], outer, freedom, None if sizes is None else np.ravel(sizes)[used])
 
 
 def _compared(
     seen: np.ndarray,
     outer: np.ndarray,
     freedom: int | None,
-    sizes: np.ndarray | None,
-    used: np.ndarray,
+    sizes: np.ndarray | None = None,
 ) -> Tangent:
     """Gains of the observations on tangents of norm 1."""
     lengths, vectors = np.linalg.eigh(outer)
@@ -65,10 +65,9 @@ def _compared(
     # errors are, that of the observation and that of the prediction.
     squares = (seen @ (basis @ turns)) ** 2 / gains
     free = np.maximum(1 - np.sum(squares, axis=1), constants.LEAST_GAIN)
-    size = np.ravel(sizes)[np.ravel(used)]
     # Nothing else tells the noise of one that determines a direction nearly alone.
-    doubted = (size > constants.BULK * np.sqrt(free)) | (1 - free > constants.LONELY)
-    own = np.where(doubted, np.maximum(size / free, 1.0), 1.0)
+    doubted = (sizes > constants.BULK * np.sqrt(free)) | (1 - free > constants.LONELY)
+    own = np.where(doubted, np.maximum(sizes / free, 1.0), 1.0)
     return Tangent(freedom, float(np.sqrt(np.sum(squares / gains * own[:, None] ** 2))))
 
 
@@ -91,12 +90,7 @@ def _derivatives(problem: Composite, x: Parameters) -> tuple[Array, Array]:
 
 
 def tangent_of_entries(
-    problem: Composite,
-    map: AbstractRankedMap,
-    x: Parameters,
-    used: np.ndarray,
-    freedom: int,
-    sizes: np.ndarray | None = None,
+    problem: Composite, map: AbstractRankedMap, x: Parameters, used: np.ndarray, freedom: int
 ) -> Tangent:
     """For observed entries of a matrix or tensor.
 
@@ -113,7 +107,7 @@ def tangent_of_entries(
             derivatives(factors, places, symmetric)
             for places in (seen, tuple(np.indices(shape).reshape(len(shape), -1)))
         )
-        return _compared(inner, outer.T @ outer, freedom, sizes, used)
+        return _compared(inner, outer.T @ outer, freedom)
     places = _observed(problem, used)
     if connected_parts(shape, places, symmetric) > 1:
         return Tangent(freedom, np.inf)
