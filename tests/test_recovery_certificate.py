@@ -174,6 +174,16 @@ def test_few_data_need_not_be_found_again_without_a_part_of_them():
     assert right >= 2
 
 
+def test_observations_that_a_fit_goes_through_are_not_explained():
+    case = noisy_case(np.zeros(500), np.full(500, 50.0))
+    used = np.arange(500) < 280
+    case = case._replace(used=used, residual=np.where(used, 0.1, 40.0))
+    assert certified(case).holds
+    alone = np.arange(280) < 40  # 240 others are explained, no more than half
+    case = case._replace(tangent=case.tangent._replace(lone=alone))
+    assert "240 of 500" in str(certified(case).objections[0])
+
+
 def test_copies_of_observations_are_one():
     """Ten different data of which each is there fifty times, and nine degrees of freedom."""
     noise = 0.01 * np.random.default_rng(8).standard_normal(500)

@@ -117,6 +117,22 @@ def test_terms_beyond_the_rank_stay_zero():
     assert np.linalg.norm(matrix.T @ fitted.residual) < 1e-3 * np.linalg.norm(fitted.residual)
 
 
+def test_observations_that_determine_a_direction_alone_are_known():
+    rng = np.random.default_rng(4)
+    map = lm.maps.LowRank((5, 4), 1)
+    x = jax.tree.map(jax.numpy.asarray, random_parameters(map))
+    rows = rng.standard_normal((40, 5, 4))
+    rows[:3] *= 1e3
+    problem = lm.Composite(lm.losses.L1(), map, np.ones(40), lm.operators.Dense(rows))
+    used = rng.random(40) < 0.8
+    used[:3] = True
+    found = tangent_of_measurements(problem, x, used, 8, np.ones(40))
+    seen = jacobian_of(problem, x)[used]
+    leverages = np.diag(seen @ np.linalg.pinv(seen, rcond=1e-10))
+    assert np.array_equal(found.lone, leverages > 0.9)
+    assert np.array_equal(np.flatnonzero(found.lone), [0, 1, 2])
+
+
 def test_tangents_against_a_dense_computation():
     rng = np.random.default_rng(3)
     map = lm.maps.PSD(5, 2)

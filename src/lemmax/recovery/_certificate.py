@@ -157,8 +157,11 @@ def log_chance(rest: float, hits: int, count: int, freedom: int) -> float:
 
 def more_than_half(case: Case) -> Finding:
     """Another point might explain the other half."""
-    telling = _telling(case)
-    hits, count = int(np.sum(case.used & telling)), int(telling.sum())
+    telling, checked = _telling(case), case.used.copy()
+    if case.tangent.lone is not None:
+        # A fit explains whatever it goes through because nothing else is there.
+        checked[case.used] = ~case.tangent.lone
+    hits, count = int(np.sum(checked & telling)), int(telling.sum())
     if hits > count / 2:
         return PASSED
     return _objected(f"it explains {hits} of {count} observations, no more than half")

@@ -26,6 +26,8 @@ class Tangent(NamedTuple):
     error: float
     """Norm of the error of the point for independent errors of size 1 in the observations;
     infinite if there is a direction that they do not see."""
+    lone: np.ndarray | None = None
+    """Which of the inliers determine a direction nearly alone, if that is known."""
 
 
 def tangent_of_measurements(
@@ -66,9 +68,10 @@ def _compared(
     squares = (seen @ (basis @ turns)) ** 2 / gains
     free = np.maximum(1 - np.sum(squares, axis=1), constants.LEAST_GAIN)
     # Nothing else tells the noise of one that determines a direction nearly alone.
-    doubted = (sizes > constants.BULK * np.sqrt(free)) | (1 - free > constants.LONELY)
+    lone = 1 - free > constants.LONELY
+    doubted = (sizes > constants.BULK * np.sqrt(free)) | lone
     own = np.where(doubted, np.maximum(sizes / free, 1.0), 1.0)
-    return Tangent(freedom, float(np.sqrt(np.sum(squares / gains * own[:, None] ** 2))))
+    return Tangent(freedom, float(np.sqrt(np.sum(squares / gains * own[:, None] ** 2))), lone)
 
 
 def _error(gains: np.ndarray) -> float:
