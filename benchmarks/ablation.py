@@ -26,6 +26,7 @@ from lemmax._terms.unfolding import core_from_entries
 from lemmax.recovery import (
     _certificate,
     _entries,
+    _evidence,
     _pipeline,
     _propose,
     _refine,
@@ -33,6 +34,7 @@ from lemmax.recovery import (
     _select,
 )
 from lemmax.recovery import _constants as constants
+from lemmax.recovery._tangent import tangent_of_measurements
 
 from . import _recover_challenges, _recover_honesty, _recover_maps
 from ._recover_cases import row_of
@@ -88,8 +90,11 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "end near a solution": _patched(constants, "NEAR", 0.0),
     "largest Gaussian": _patched(_select, "largest_gaussian", lambda count: constants.BULK),
     "rivals by chance": _patched(_rivals, "_by_chance", lambda *_: 0.0),
-    "errors of predictions": _patched(
-        _pipeline, "spread_of_predictions", lambda facts, best, hidden: np.ones(hidden.shape)
+    "F test": _patched(_certificate, "log_chance", lambda *_: 0.0),
+    "own errors": _patched(
+        _evidence,
+        "tangent_of_measurements",
+        lambda *given: tangent_of_measurements(*given[:4]),
     ),
     **{name.replace("_", " "): _without_test(name) for name in _TESTS},
 }

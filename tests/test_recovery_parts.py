@@ -117,6 +117,22 @@ def test_terms_beyond_the_rank_stay_zero():
     assert np.linalg.norm(matrix.T @ fitted.residual) < 1e-3 * np.linalg.norm(fitted.residual)
 
 
+def test_observations_that_determine_a_direction_alone_are_known():
+    rng = np.random.default_rng(4)
+    map = lm.maps.LowRank((5, 4), 1)
+    x = jax.tree.map(jax.numpy.asarray, random_parameters(map))
+    rows = rng.standard_normal((40, 5, 4))
+    rows[:3] *= 1e3
+    problem = lm.Composite(lm.losses.L1(), map, np.ones(40), lm.operators.Dense(rows))
+    used = rng.random(40) < 0.8
+    used[:3] = True
+    found = tangent_of_measurements(problem, x, used, 8, np.ones(40))
+    seen = jacobian_of(problem, x)[used]
+    leverages = np.diag(seen @ np.linalg.pinv(seen, rcond=1e-10))
+    assert np.array_equal(found.lone, leverages > 0.9)
+    assert np.array_equal(np.flatnonzero(found.lone), [0, 1, 2])
+
+
 def test_tangents_against_a_dense_computation():
     rng = np.random.default_rng(3)
     map = lm.maps.PSD(5, 2)
@@ -132,6 +148,36 @@ def test_tangents_against_a_dense_computation():
     tangent = tangent_of_measurements(problem, x, used, None)
     assert tangent.freedom == basis.shape[1] == 9
     assert tangent.error == pytest.approx(np.linalg.norm(1 / gains))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_an_observation_that_the_others_mispredict_has_an_error_of_its_own(uneven):
+    """The error of linear least squares; a tenth of the data are larger, and noisier."""
+    rng, ratios, blind = np.random.default_rng(8), [], []
+    map = lm.maps.LowRank((5, 4), 1)
+    x = tuple(jax.numpy.asarray(rng.standard_normal((d, 1))) for d in (5, 4))
+    rows = rng.standard_normal((80, 5, 4))
+    own = np.where(np.arange(80) < 8, 300.0 if uneven else 1.0, 1.0)
+    rows *= np.where(own > 1, 100.0, 1.0)[:, None, None]
+    problem = lm.Composite(lm.losses.L1(), map, np.ones(80), lm.operators.Dense(rows))
+    parts = jax.jacobian(lambda x: map(x).dense())(x)
+    jacobian = np.hstack([np.reshape(part, (20, -1)) for part in parts])
+    seen = rows.reshape(80, 20) @ jacobian
+    for _ in range(40):
+        noise = own * rng.standard_normal(80)
+        moved = np.linalg.lstsq(seen, noise, rcond=1e-9)[0]
+        left = noise - seen @ moved
+        scale = float(np.sqrt(np.sum(left**2) / (80 - 8)))
+        every = np.ones(80, bool)
+        error = tangent_of_measurements(problem, x, every, 8, np.abs(left) / scale).error
+        true = float(np.linalg.norm(jacobian @ moved))
+        ratios.append(true / (scale * error))
+        blind.append(true / (scale * tangent_of_measurements(problem, x, every, 8).error))
+    assert np.max(ratios) < 3
+    if uneven:
+        assert np.max(blind) > 3
+    else:
+        np.testing.assert_allclose(ratios, blind, rtol=0.3)
 
 
 def test_a_row_with_too_few_entries_is_not_determined():

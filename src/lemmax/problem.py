@@ -138,12 +138,6 @@ class Composite(eqx.Module):
         weights = 1.0 if self.loss.weights is None else self.loss.weights
         return np.broadcast_to(np.asarray(weights, np.float64), self.data.shape)
 
-    def without(self, hidden: np.ndarray) -> "Composite":
-        """The same problem with some observations missing."""
-        weights = np.where(hidden, 0, self.weights).astype(self.data.dtype)
-        loss = self.loss.with_weights(weights)
-        return eqx.tree_at(lambda p: p.loss, self, loss, is_leaf=lambda leaf: leaf is self.loss)
-
     def check_start(self, x0: Parameters) -> None:
         """Raise an error if x0 does not fit the map, or its points do not fit the data."""
         self.map.check_parameters(x0)

@@ -91,26 +91,6 @@ def row_grams(factors: list[np.ndarray], places: Places | np.ndarray) -> Iterato
         yield grams
 
 
-def row_variances(
-    factors: list[np.ndarray], grams: list[np.ndarray], places: Places, least_gain: float
-) -> np.ndarray:
-    """Variances of entries of a product whose rows are regressions, in units of the noise.
-
-    The variances of the rows that make an entry add up; infinite where the normal matrix of a row
-    (see `row_grams`) has too little gain along what the entry needs.
-    """
-    variance = np.zeros(len(places[0]))
-    for mode, gram in enumerate(grams):
-        values, vectors = np.linalg.eigh(gram)
-        seen = values > least_gain**2 * np.max(values)
-        roots = vectors / np.sqrt(np.where(seen, values, 1))[:, None, :]
-        others = product_of_others(factors, places, mode)
-        for k in range(roots.shape[2]):
-            along = np.sum(others * roots[places[mode], :, k], axis=1)
-            variance += np.where(seen[places[mode], k], along**2, np.inf)
-    return variance
-
-
 def without_copies(*listed: np.ndarray) -> tuple[np.ndarray, ...]:
     """Rows, columns, values and weights; a copy in the hold-out set would test nothing."""
     order = np.lexsort(listed[:3])

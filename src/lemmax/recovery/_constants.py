@@ -33,6 +33,9 @@ LARGEST_B = 3e9
 # A fit goes through as many observations as it has degrees of freedom, by construction. This many
 # more, or this share more, are not chance.
 SPARE, SPARE_SHARE = 5, 0.05
+# With noise more: from fewer its level is so badly known that errors above 3 times the expected one
+# are more frequent than 1 in 1000 (by the law of F).
+SPARE_OF_NOISE = 8
 # Up to this rank all lower ranks are fitted; above, a geometric sequence.
 ALL_RANKS = 12
 # Terms smaller than the previous one by this factor may be superfluous; the fit without them is
@@ -40,23 +43,22 @@ ALL_RANKS = 12
 GAP = 3.0
 
 # --- Noise (`_select`).
-# The largest residual of the bulk, in standard deviations; also the largest standard deviation of a
-# prediction, in units of the noise, that can reveal an outlier.
+# The largest residual of the bulk, in standard deviations; also the largest error of a prediction
+# from the other observations, in its own standard deviations.
 BULK = 3.0
 
 # --- The certificate.
 # The largest relative errors that are certified: of exact and of noisy data.
 EXACT_ERROR, NOISY_ERROR = 1e-6, 0.1
+# The largest expected number of accidents that explain as much. Only one of 1000 certified errors
+# may be far above what is expected.
+CHANCE = 1e-3
 # If more than this share of the data is zero, at most this share may be outliers.
 MANY_ZEROS = 0.1
 # With this leverage a row has a term for itself, which explains whatever is in it.
 LONELY = 0.9
 # Fits through as few entries of a row as there are terms: all, or this many random ones.
 DRAWS = 500
-# One of so many parts of the data is held out at a time, until there are so many predictions.
-FOLDS, ENOUGH_HIDDEN = 5, 200
-# Variance of a prediction of a measurement, per degree of freedom and observation.
-VARIANCE = 1.5
 # Random signs of the residuals with which remaining terms are compared: a test at the level 1/20.
 FLIPS = 19
 

@@ -1,7 +1,7 @@
 """From a fit to the case that the tests of the certificate judge."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -9,16 +9,16 @@ import numpy as np
 from .._typing import Parameters
 from ..maps import AbstractMap, AbstractRankedMap
 from . import _constants as constants
-from ._certificate import Case, Certificate, Predictions, certified
+from ._certificate import Case, Certificate, certified, log_chance
 from ._facts import Facts
 from ._left_over import left_over
 from ._rivals import contested
 from ._select import Fitted
-from ._tangent import Tangent, spread_of_entries, tangent_of_entries, tangent_of_measurements
+from ._tangent import Tangent, tangent_of_entries, tangent_of_measurements
 
 
-def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) -> Certificate:
-    """The verdict on a fit; ``predict`` fits again without some of the data."""
+def certify(facts: Facts, fitted: Fitted, others: Sequence[Fitted] = ()) -> Certificate:
+    """The verdict on a fit, beside others, of other ranks."""
     norm = _norm(fitted.map, fitted.x)
     if norm == 0:
         said = "nothing in the data stands out, and the point is zero"
@@ -26,6 +26,7 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
     exact, residual, used = facts.vanishes(fitted.residual), fitted.residual, fitted.used
     noise = float(np.sqrt(np.mean(residual[used] ** 2))) if exact else fitted.scale
     level = facts.zero if exact else constants.BULK * fitted.scale
+    unsettled = (_unsettled(facts.count, fitted, other) for other in others)
     case = Case(
         exact=exact,
         residual=residual,
@@ -37,7 +38,7 @@ def certify(facts: Facts, fitted: Fitted, predict: Callable[[], Predictions]) ->
         level=level,
         norm=norm,
         tangent=_tangent(facts, fitted, used, norm),
-        predict=predict,
+        unsettled=0.0 if exact else max(unsettled, default=0.0),
     )
     if fitted.map.ranked is not None:
         # If the noise was underestimated, so large residuals may be noise.
@@ -70,19 +71,28 @@ def _tangent(facts: Facts, fitted: Fitted, used: np.ndarray, norm: float) -> Tan
         return tangent_of_entries(facts.problem, *terms, used, fitted.freedom)
     if facts.has_small_jacobian(x):
         freedom = None if map.ranked is None else fitted.freedom
-        return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom)
+        sizes = None if facts.vanishes(fitted.residual) else np.abs(fitted.residual) / fitted.scale
+        return tangent_of_measurements(facts.problem, facts.on_device(x), used, freedom, sizes)
     # Else as if all tangents had the gain of the point itself.
     gain = float(np.linalg.norm((fitted.residual + facts.data)[used])) / norm
     return Tangent(fitted.freedom, np.sqrt(fitted.freedom) / gain if gain > 0 else np.inf)
 
 
-def spread_of_predictions(facts: Facts, fitted: Fitted, hidden: np.ndarray) -> np.ndarray:
-    """Expected standard deviations of errors of prediction, in units of the noise."""
-    shown = fitted.used & ~hidden
-    if facts.entrywise and fitted.map.ranked is not None:
-        return spread_of_entries(facts.problem, fitted.map.ranked, fitted.x, shown, hidden)
-    left = max(float(shown.sum()) - fitted.freedom, 1.0)
-    return np.full(hidden.shape, np.sqrt(1 + constants.VARIANCE * fitted.freedom / left))
+def _unsettled(count: int, fitted: Fitted, other: Fitted) -> float:
+    """The distance to a fit of lower rank, if chance may be all that the other terms explain."""
+    used, freedom = fitted.used, fitted.freedom - other.freedom
+    hits = int(used.sum()) - other.freedom
+    if freedom <= 0:
+        return 0.0
+    if hits > freedom:
+        # Outliers of the other fit may be right.
+        errors = np.minimum(np.abs(other.residual[used]), constants.BULK * other.scale)
+        rest = float(np.sum(fitted.residual[used] ** 2) / np.sum(errors**2))
+        chance = log_chance(rest, hits, count - other.freedom, freedom)
+        if chance <= math.log(constants.CHANCE):
+            return 0.0
+    one, two = (fit.map(jax.tree.map(jax.numpy.asarray, fit.x)) for fit in (fitted, other))
+    return float(one.distance(two))
 
 
 def _norm(map: AbstractMap, x: Parameters) -> float:

@@ -8,16 +8,14 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._draws import uniform_by_rank
 from .._dtype import cast_floats
 from .._typing import Parameters
 from ..problem import Composite
 from ..status import Stopped
-from . import _constants as constants
-from ._certificate import Certificate, Predictions
-from ._evidence import certify, spread_of_predictions
+from ._certificate import Certificate
+from ._evidence import certify
 from ._facts import Facts, Watch, convincing_observations, typical_size
-from ._propose import Candidate, methods_for, propose
+from ._propose import Candidate, propose
 from ._refine import approach, refit
 from ._select import Fitted, judged, nested_ranks
 
@@ -63,7 +61,7 @@ class Search:
         problem = eqx.tree_at(lambda p: p.data, problem, problem.data / data)
         self.facts, self.seed, self.restarts = Facts(problem, watch), seed, restarts
         self.x0 = jax.tree.map(lambda leaf: leaf / parameters, x0)
-        self._predicted: dict[int | None, Predictions] = {}
+        self._fits: dict[int | None, Fitted] = {}
 
     def run(self) -> Answer:
         """The first certified answer; without one, the best fit and the objections to it."""
@@ -81,6 +79,9 @@ class Search:
         answer: Answer | None = None  # the verdict on the best fit, if it was asked for
         for candidate in propose(self.facts, self.x0, self.seed, self.restarts):
             for fitted in self._refined(candidate):
+                of_rank = self._fits.setdefault(fitted.rank, fitted)
+                if fitted.criterion < of_rank.criterion:
+                    self._fits[fitted.rank] = fitted
                 if best is None or fitted.criterion < best.criterion:
                     best, answer = fitted, None
                     # What there is if the search is stopped while this is judged.
@@ -124,35 +125,6 @@ class Search:
                 return
 
     def _certified(self, best: Fitted) -> Answer:
-        verdict = certify(self.facts, best, lambda: self._predictions(best))
+        verdict = certify(self.facts, best, list(self._fits.values()))
         x = cast_floats(best.x, self.facts.problem.data.dtype)
         return Answer(best._replace(x=x), verdict)
-
-    def _predictions(self, best: Fitted) -> Predictions:
-        """By fits from scratch of this rank without a fifth of the data, more often if few."""
-        if best.rank not in self._predicted:
-            facts, folds = self.facts, constants.FOLDS
-            draws = uniform_by_rank(facts.data, facts.known, np.random.default_rng(self.seed))
-            residual, spread = np.zeros(facts.data.shape), np.ones(facts.data.shape)
-            seen = np.ones(facts.data.shape, bool)
-            for fold in range(min(folds, -(-constants.ENOUGH_HIDDEN * folds // facts.count))):
-                hidden = (fold <= folds * draws) & (folds * draws < fold + 1)
-                again = self._again(facts.problem.without(hidden), best)
-                residual = np.where(hidden, again, residual)
-                spread = np.where(hidden, spread_of_predictions(facts, best, hidden), spread)
-                seen &= ~hidden
-            self._predicted[best.rank] = Predictions(residual, ~seen, spread)
-        return self._predicted[best.rank]
-
-    def _again(self, problem: Composite, best: Fitted) -> np.ndarray:
-        """Residuals of a fit from scratch to a problem with less data."""
-        part, rank = Facts(problem, self.facts.watch), best.rank
-        start = next(propose(part, self.x0, self.seed, 0))
-        fitted = start.fitted
-        if fitted is None:
-            x = part.cut(start.x, rank)
-            method = start.method and methods_for(part, x)[-1]
-            fitted = refit(part, method, approach(part, method, x, rank), rank)
-        self.facts.passes += part.passes
-        self.facts.steps += part.steps
-        return fitted.residual

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._programs import compiled
-from .._terms.entries import connected_parts, derivatives, row_grams, row_variances, unit_columns
+from .._terms.entries import connected_parts, derivatives, row_grams, unit_columns
 from .._typing import Parameters
 from ..maps import AbstractRankedMap
 from ..methods._measured import measured_jacobian
@@ -26,25 +26,52 @@ class Tangent(NamedTuple):
     error: float
     """Norm of the error of the point for independent errors of size 1 in the observations;
     infinite if there is a direction that they do not see."""
+    lone: np.ndarray | None = None
+    """Which of the inliers determine a direction nearly alone, if that is known."""
 
 
 def tangent_of_measurements(
-    problem: Composite, x: Parameters, used: np.ndarray, freedom: int | None
+    problem: Composite,
+    x: Parameters,
+    used: np.ndarray,
+    freedom: int | None,
+    sizes: np.ndarray | None = None,
 ) -> Tangent:
-    """Compare ``B'WB`` with ``J'J``; ``freedom`` is the rank of J where that is known."""
-    weights = jnp.asarray(used, problem.data.dtype)
-    inner, outer = (np.asarray(a, np.float64) for a in _grams(problem, x, weights))
-    return _compared(inner, outer, freedom)
+    """Compare B with J; ``freedom`` is the rank of J where that is known.
+
+    With ``sizes`` of the residuals in units of the noise, an observation that is too far from
+    what the others predict of it has its own error.
+    """
+    matrix, outer = (np.asarray(a, np.float64) for a in _derivatives(problem, x))
+    used = np.ravel(used)
+    return _compared(matrix[used], outer, freedom, None if sizes is None else np.ravel(sizes)[used])
 
 
-def _compared(inner: np.ndarray, outer: np.ndarray, freedom: int | None) -> Tangent:
+def _compared(
+    seen: np.ndarray,
+    outer: np.ndarray,
+    freedom: int | None,
+    sizes: np.ndarray | None = None,
+) -> Tangent:
     """Gains of the observations on tangents of norm 1."""
     lengths, vectors = np.linalg.eigh(outer)
     if freedom is None:
         freedom = int(np.sum(lengths > constants.LEAST_GAIN**2 * lengths[-1]))
     kept = slice(len(lengths) - min(freedom, len(lengths)), None)
     basis = vectors[:, kept] / np.sqrt(np.maximum(lengths[kept], np.finfo(float).tiny))
-    return Tangent(freedom, _error(np.linalg.eigvalsh(basis.T @ inner @ basis)))
+    gains, turns = np.linalg.eigh(basis.T @ (seen.T @ seen) @ basis)
+    error = _error(gains)
+    if sizes is None or np.isinf(error):
+        return Tangent(freedom, error)
+    # Of the linearised fit without an observation: its residual there, in whose variance both
+    # errors are, that of the observation and that of the prediction.
+    squares = (seen @ (basis @ turns)) ** 2 / gains
+    free = np.maximum(1 - np.sum(squares, axis=1), constants.LEAST_GAIN)
+    # Nothing else tells the noise of one that determines a direction nearly alone.
+    lone = 1 - free > constants.LONELY
+    doubted = (sizes > constants.BULK * np.sqrt(free)) | lone
+    own = np.where(doubted, np.maximum(sizes / free, 1.0), 1.0)
+    return Tangent(freedom, float(np.sqrt(np.sum(squares / gains * own[:, None] ** 2))), lone)
 
 
 def _error(gains: np.ndarray) -> float:
@@ -54,15 +81,15 @@ def _error(gains: np.ndarray) -> float:
 
 
 @compiled
-def _grams(problem: Composite, x: Parameters, weights: Array) -> tuple[Array, Array]:
+def _derivatives(problem: Composite, x: Parameters) -> tuple[Array, Array]:
+    """Of the observations, and ``J'J`` of the map."""
     flat, unravel = ravel_pytree(x)
 
     def column(direction: Array) -> Array:
         return ravel_pytree(problem.map.gram(x, unravel(direction)))[0]
 
-    matrix = measured_jacobian(problem, x)
     outer = jax.vmap(column)(jnp.eye(flat.size, dtype=flat.dtype))
-    return matrix.T @ (jnp.ravel(weights)[:, None] * matrix), outer
+    return measured_jacobian(problem, x), outer
 
 
 def tangent_of_entries(
@@ -83,27 +110,12 @@ def tangent_of_entries(
             derivatives(factors, places, symmetric)
             for places in (seen, tuple(np.indices(shape).reshape(len(shape), -1)))
         )
-        return _compared(inner.T @ inner, outer.T @ outer, freedom)
+        return _compared(inner, outer.T @ outer, freedom)
     places = _observed(problem, used)
     if connected_parts(shape, places, symmetric) > 1:
         return Tangent(freedom, np.inf)
     grams = _grams_of_rows(factors, places, symmetric)[: 1 if symmetric else None]
     return Tangent(freedom, _error(np.concatenate([np.linalg.eigvalsh(g).ravel() for g in grams])))
-
-
-def spread_of_entries(
-    problem: Composite, map: AbstractRankedMap, x: Parameters, shown: np.ndarray, asked: np.ndarray
-) -> np.ndarray:
-    """The standard deviation of ``prediction - observation`` in units of that of the noise.
-
-    Infinite where a row is not determined by what is shown.
-    """
-    factors, places = _unit_factors(map, x), _observed(problem, shown)
-    grams = _grams_of_rows(factors, places, bool(map.symmetric))
-    variances = row_variances(factors, grams, problem.operator.places(asked), constants.LEAST_GAIN)
-    spread = np.ones(problem.data.shape)
-    spread[asked] = np.sqrt(1 + variances)
-    return spread
 
 
 def _unit_factors(map: AbstractRankedMap, x: Parameters) -> list[np.ndarray]:
