@@ -29,6 +29,8 @@ def close_to_the_fit(residual: np.ndarray, wrong: np.ndarray, width: float) -> i
         The range of the curve.
     """
     places = np.flatnonzero(wrong)
+    if not len(places):
+        return 0
     order = places[np.argsort(np.abs(residual[places]), kind="stable")]
     counts = np.arange(1, len(order) + 1)
     share = np.minimum(np.abs(residual[order]) / width, 1.0)

@@ -278,6 +278,8 @@ def _near(setting: Setting, found: Candidates) -> list[int]:
     takes gross errors for noise, its standard errors are too large to see the difference: then
     those of the other fit count.
     """
+    if len(found.length) == 1:
+        return []
     keep, residual = found.keep, found.ended.residual
     freedom = np.maximum(np.sum(keep, axis=1) - found.ended.x.shape[1], 1)
     noise = np.sqrt(np.sum(np.where(keep, residual, 0) ** 2, axis=1) / freedom)
