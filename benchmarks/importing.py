@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from .measure import Row, Timings, in_fresh_process, interleave
 
 BOUND = 1.5
-_FOUNDATION = "jax, equinox"
+_FOUNDATION = "jax, equinox, scipy.linalg, scipy.optimize, scipy.sparse"
 # All of it: parts are imported when they are used.
 _STATEMENTS = {"lemmax": "from lemmax import *", _FOUNDATION: f"import {_FOUNDATION}"}
 _ROUNDS = 7

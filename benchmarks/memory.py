@@ -92,7 +92,9 @@ def measure(case: str) -> dict[str, float]:
     large_arrays = []
 
     def count_large_arrays(_) -> None:
-        large_arrays.append(sum(array.nbytes >= stored_bytes for array in jax.live_arrays()))
+        # Several arrays may share one buffer.
+        large = [array for array in jax.live_arrays() if array.nbytes >= stored_bytes]
+        large_arrays.append(len({array.unsafe_buffer_pointer() for array in large}))
 
     _forget_peak()
     lm.solve(
