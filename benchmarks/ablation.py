@@ -90,8 +90,15 @@ VARIANTS: dict[str, Callable[[], object]] = {
     "end near a solution": _patched(constants, "NEAR", 0.0),
     "largest Gaussian": _patched(_select, "largest_gaussian", lambda count: constants.BULK),
     "rivals by chance": _patched(_rivals, "_by_chance", lambda *_: 0.0),
-    "F test": _patched(_certificate, "log_chance", lambda *_: 0.0),
-    "own errors": _patched(
+    "F test": _patched(_certificate, "log_chance", lambda *_: -np.inf),
+    "eight to spare": _patched(constants, "SPARE_OF_NOISE", 0),
+    "terms that chance may explain": _patched(_evidence, "_unsettled", lambda *_: 0.0),
+    "lone data": _patched(
+        _evidence,
+        "tangent_of_measurements",
+        lambda *given: tangent_of_measurements(*given)._replace(lone=None),
+    ),
+    "own errors and lone data": _patched(
         _evidence,
         "tangent_of_measurements",
         lambda *given: tangent_of_measurements(*given[:4]),
