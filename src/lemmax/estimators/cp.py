@@ -275,9 +275,8 @@ class CPDecomposition(Exchange, RecoveringEstimator):
         factors = factors_of(found)
         places = observed.outliers(found)
         if self.nonnegative and not self.fixed:
-            rank = factors[0].shape[1]
-            fitted = self, observed, factors, places, rank, self.max_seconds
-            factors, places = fit_nonnegative(*fitted)
+            rank, limit = factors[0].shape[1], self.max_seconds
+            factors, places = fit_nonnegative(self, observed, factors, places, rank, limit)
         return Fit(factors, places, self.recovery_)
 
     def _fit_noisy(
